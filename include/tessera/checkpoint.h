@@ -76,6 +76,11 @@ std::vector<NamedArray> read_safetensors(
 std::vector<FileTensor> list_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
+/// The same for files of other programs, by their content: np.savez, torch.save and Flax's
+/// MessagePack, or what read_safetensors reads. Nested keys are joined. No code in a file is run.
+std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options = {},
+                                      std::source_location where = std::source_location::current());
+
 /// XXH3-128, as 32 hex digits, of the arrays sorted by name: name, dtype, shape, and the elements
 /// in row-major little-endian order. All NaNs count as equal.
 std::string fingerprint(std::vector<NamedArray> arrays);

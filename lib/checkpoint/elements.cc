@@ -1,6 +1,7 @@
 #include "checkpoint/elements.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -52,6 +53,31 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
                                   : item.name + " a second time",
                      .wanted = "different names",
                      .cure = "give each array its own name"});
+  }
+}
+
+namespace {
+
+float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000U) << 16;
+  const std::uint32_t magnitude = bits & 0x7FFFU;
+  if (magnitude >= 0x7C00U)  // infinities and NaNs
+    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
+  if (magnitude < 0x400U) {  // multiples of 2^-24
+    const float value = static_cast<float>(magnitude) * 0x1p-24F;
+    return sign == 0 ? value : -value;
+  }
+  return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
+}
+
+}  // namespace
+
+void floats_of_f16(std::span<const std::byte> halves, std::span<std::byte> floats) {
+  for (std::size_t i = 0; i < halves.size() / sizeof(std::uint16_t); ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, halves.data() + sizeof(half) * i, sizeof(half));
+    const float value = float_of_f16(half);
+    std::memcpy(floats.data() + sizeof(value) * i, &value, sizeof(value));
   }
 }
 

@@ -1,7 +1,9 @@
 // Checks the names of arrays and copies their elements.
 #pragma once
 
+#include <cstddef>
 #include <source_location>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,12 @@ void sort_by_name(std::vector<NamedArray>& arrays);
 /// message begins with `subject`.
 void check_names(const std::vector<NamedArray>& arrays, const std::string& subject,
                  const std::source_location& where);
+/// Which tensors of a file the options ask for; sets options.left. Throws UserError if one is
+/// missing, or if arrays do not have its dtype.
+std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
+                                 const ReadOptions& options, const std::source_location& where);
+/// Converts f16 to f32. The halves may be the second half of the memory of the floats.
+void floats_of_f16(std::span<const std::byte> halves, std::span<std::byte> floats);
 /// The bytes of all elements in row-major order. With one process per device this is a collective:
 /// all processes must call it.
 std::string elements_of(const Array& array, const std::source_location& where);

@@ -1,6 +1,5 @@
 // Reads safetensors files: one, or several with an index.
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <set>
 
@@ -129,32 +128,14 @@ class TensorFiles {
   std::vector<Found> tensors_;
 };
 
-float float_of_f16(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000U) << 16;
-  const std::uint32_t magnitude = bits & 0x7FFFU;
-  if (magnitude >= 0x7C00U)  // infinities and NaNs
-    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
-  if (magnitude < 0x400U) {  // multiples of 2^-24
-    const float value = static_cast<float>(magnitude) * 0x1p-24F;
-    return sign == 0 ? value : -value;
-  }
-  return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
-}
-
 Array read_f16(const TensorFiles& files, const Found& found) {
   return files.read(found, {DType::f32, found.entry.type.shape},
                     [](const auto& read_bytes, std::span<std::byte> elements) {
-                      const std::size_t count = elements.size() / sizeof(float);
-                      // The halves are read into the second half of the memory, and become floats
-                      // from its beginning on.
-                      const auto halves = elements.subspan(elements.size() - 2 * count);
+                      // The halves are read into the end of the memory, and become floats from
+                      // its beginning on.
+                      const auto halves = elements.subspan(elements.size() / 2);
                       read_bytes(halves);
-                      for (std::size_t i = 0; i < count; ++i) {
-                        std::uint16_t half = 0;
-                        std::memcpy(&half, halves.data() + 2 * i, sizeof(half));
-                        const float value = float_of_f16(half);
-                        std::memcpy(elements.data() + sizeof(float) * i, &value, sizeof(value));
-                      }
+                      floats_of_f16(halves, elements);
                     });
 }
 
@@ -188,10 +169,10 @@ std::string some_of(const std::vector<std::string>& texts) {
 }
 
 /// Throws UserError unless the file has all of the names.
-void check_wanted(const TensorFiles& files, const std::string& path,
+void check_wanted(const std::vector<FileTensor>& tensors, const std::string& path,
                   const std::vector<std::string>& names, const std::source_location& where) {
   std::set<std::string> known;
-  for (const Found& found : files.tensors()) known.insert(found.entry.name);
+  for (const FileTensor& tensor : tensors) known.insert(tensor.name);
   std::vector<std::string> missing;
   for (const std::string& name : names) {
     if (!known.contains(name)) missing.push_back(name);
@@ -219,27 +200,38 @@ void check_wanted(const TensorFiles& files, const std::string& path,
 
 }  // namespace
 
+std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
+                                 const ReadOptions& options, const std::source_location& where) {
+  check_wanted(tensors, path, options.names, where);
+  const std::set<std::string> names(options.names.begin(), options.names.end());
+  std::vector<bool> is_read;
+  std::vector<FileTensor> left;
+  for (const FileTensor& tensor : tensors) {
+    const bool is_wanted = names.empty() || names.contains(tensor.name);
+    const bool is_known =
+        find_safetensors_dtype(tensor.dtype) || (tensor.dtype == "F16" && options.f16_as_f32);
+    if (is_wanted && !is_known && !names.empty()) refuse(tensor, where);
+    if (is_wanted && !is_known) left.push_back(tensor);
+    is_read.push_back(is_wanted && is_known);
+  }
+  if (options.left != nullptr) *options.left = std::move(left);
+  return is_read;
+}
+
 std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOptions& options,
                                          std::source_location where) {
   const TensorFiles files(path, where);
-  check_wanted(files, path, options.names, where);
-  const std::set<std::string> names(options.names.begin(), options.names.end());
+  std::vector<FileTensor> listed;
+  for (const Found& found : files.tensors()) listed.push_back(found.tensor());
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, where);
   std::vector<NamedArray> arrays;
-  std::vector<FileTensor> left;
-  for (const Found& found : files.tensors()) {
-    const HeaderEntry& entry = found.entry;
-    if (!names.empty() && !names.contains(entry.name)) continue;
-    if (entry.foreign.empty()) {
-      arrays.push_back({.name = entry.name, .array = read_known(files, found, where)});
-    } else if (entry.foreign == "F16" && options.f16_as_f32) {
-      arrays.push_back({.name = entry.name, .array = read_f16(files, found)});
-    } else if (!names.empty()) {
-      refuse(found.tensor(), where);
-    } else {
-      left.push_back(found.tensor());
-    }
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if (!is_read[i]) continue;
+    const Found& found = files.tensors()[i];
+    arrays.push_back({.name = listed[i].name,
+                      .array = found.entry.foreign.empty() ? read_known(files, found, where)
+                                                           : read_f16(files, found)});
   }
-  if (options.left != nullptr) *options.left = std::move(left);
   return arrays;
 }
 

@@ -227,5 +227,35 @@ TEST(CheckpointErrors, CallbackForASpecWithTooManyEntries) {
             "  cure:   drop the extra entries");
 }
 
+TEST(CheckpointErrors, TensorThatIsNotThere) {
+  const std::string file = saved() + "/x.safetensors";
+  checkpoint::write_safetensors(file, {{"layers/kernel", ones({2})}});
+  const Caught error =
+      caught([&] { checkpoint::read_safetensors(file, {.names = {"layer/kernel"}}); });
+  EXPECT_EQ(error.text,
+            "read_safetensors: the file does not have all of these tensors\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                file +
+                " without layer/kernel\n"
+                "  wanted: names of tensors in the file\n"
+                "  cure:   did you mean 'layers/kernel'? list_safetensors() lists the tensors");
+}
+
+TEST(CheckpointErrors, TensorOfADtypeThatArraysLack) {
+  const std::string file = saved() + "/x.safetensors";
+  std::ofstream(file, std::ios::binary)
+      << std::string("\x37\0\0\0\0\0\0\0", 8)
+      << R"({"x":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}} )"
+      << "ab";
+  const Caught error = caught([&] { checkpoint::read_safetensors(file, {.names = {"x"}}); });
+  EXPECT_EQ(error.text,
+            "read_safetensors: arrays do not have the dtype of this tensor\n"
+            "  where:  <this line>\n"
+            "  found:  x F16[1]\n"
+            "  wanted: one of BOOL, I32, U32, BF16, F32, F64\n"
+            "  cure:   set f16_as_f32 in the options, which makes f32 of it");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -336,5 +336,56 @@ TEST(ImageErrors, OneMeanForThreeChannels) {
       "  cure:   pass one mean and one deviation per channel");
 }
 
+/// A tokenizer of the letters a and b.
+data::BytePairTokenizer small_tokenizer() {
+  const std::string folder = ::testing::TempDir();
+  testing::write_file(folder + "small_vocab.json", R"({"a":0,"b":1,"ab":2})");
+  testing::write_file(folder + "small_merges.txt", "a b\n");
+  return {folder + "small_vocab.json", folder + "small_merges.txt"};
+}
+
+TEST(TokenErrors, TextThatIsNotUtf8) {
+  const Caught error = caught([&] { small_tokenizer().encode("ab\xc3"); });
+  EXPECT_EQ(error.text,
+            "BytePairTokenizer: the text is not UTF-8\n"
+            "  found:  other bytes at position 2\n"
+            "  wanted: a text in UTF-8\n"
+            "  cure:   convert it, for example with iconv -t UTF-8");
+}
+
+TEST(TokenErrors, ByteWithoutAToken) {
+  const Caught error = caught([&] { small_tokenizer().encode("abc"); });
+  EXPECT_EQ(error.text,
+            "BytePairTokenizer: the vocabulary cannot express this text\n"
+            "  found:  byte 99, which has no token\n"
+            "  wanted: a vocabulary with a token for each of the 256 bytes\n"
+            "  cure:   use another vocabulary, or leave the character out");
+}
+
+TEST(TokenErrors, IdThatIsNone) {
+  const Caught error = caught([&] { small_tokenizer().decode(std::vector<std::int32_t>{3}); });
+  EXPECT_EQ(error.text,
+            "BytePairTokenizer: the vocabulary does not have this id\n"
+            "  found:  3\n"
+            "  wanted: ids from 0 to 2\n"
+            "  cure:   use the vocabulary of the model that made the ids");
+}
+
+TEST(TokenErrors, MergeOfUnknownTokens) {
+  const std::string folder = ::testing::TempDir();
+  small_tokenizer();
+  const std::string merges = folder + "bad_merges.txt";
+  testing::write_file(merges, "a b\nb a\n");
+  const Caught error =
+      caught([&] { data::BytePairTokenizer(folder + "small_vocab.json", merges); });
+  EXPECT_EQ(error.text,
+            "BytePairTokenizer: the file is damaged, or of another tokenizer\n"
+            "  found:  " +
+                merges +
+                ": line 2: the vocabulary does not have one of the tokens\n"
+                "  wanted: two tokens of the vocabulary on each line\n"
+                "  cure:   copy the file again from its source");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -379,5 +379,65 @@ TEST(OptimizerErrors, AverageOfAnotherModel) {
             "  cure:   begin the average as a copy of the model");
 }
 
+TEST(LayerErrors, CacheOfALayerThatSeesAll) {
+  const nn::AttentionOptions options{.num_heads = 2, .features = 4};
+  const nn::SelfAttention layer(nn::Scope(Key(1)), options);
+  nn::AttentionCache cache(1, 3, options);
+  const Caught error = caught([&] { layer(ones({1, 1, 4}), cache); });
+  EXPECT_EQ(error.text,
+            "SelfAttention: a cache needs positions that see earlier ones only\n"
+            "  where:  <this line>\n"
+            "  found:  is_causal = false\n"
+            "  wanted: a causal layer\n"
+            "  cure:   set is_causal in the options, or call the layer without a cache");
+}
+
+TEST(LayerErrors, CacheThatIsTooSmall) {
+  const nn::AttentionOptions options{.num_heads = 2, .features = 4, .is_causal = true};
+  const nn::SelfAttention layer(nn::Scope(Key(1)), options);
+  nn::AttentionCache cache(1, 3, options);
+  const Caught error = caught([&] { layer(ones({1, 4, 4}), cache); });
+  EXPECT_EQ(
+      error.text,
+      "SelfAttention: the cache does not fit the layer and its input\n"
+      "  where:  <this line>\n"
+      "  found:  a cache of f32[1,3,2,2] for keys f32[1,4,2,2]\n"
+      "  wanted: the batch, heads and dtype of the layer, and at least 4 positions\n"
+      "  cure:   make it with the options of the layer: AttentionCache(batch, capacity, options)");
+}
+
+TEST(LayerErrors, SamplesOfNoProbability) {
+  const Array logits = zeros({1, 4});
+  const Caught error = caught([&] { nn::sample(Key(1), logits, {.top_p = 0}); });
+  EXPECT_EQ(error.text,
+            "sample: the options are not valid\n"
+            "  where:  <this line>\n"
+            "  found:  top_p = 0\n"
+            "  wanted: a probability above 0 and at most 1\n"
+            "  cure:   choose 1 for all tokens");
+}
+
+TEST(LayerErrors, SamplesOfNegativeTemperature) {
+  const Array logits = zeros({1, 4});
+  const Caught error = caught([&] { nn::sample(Key(1), logits, {.temperature = -1}); });
+  EXPECT_EQ(error.text,
+            "sample: the options are not valid\n"
+            "  where:  <this line>\n"
+            "  found:  temperature = -1\n"
+            "  wanted: a number of at least 0\n"
+            "  cure:   choose 1 for the probabilities of the model, 0 for the most likely token");
+}
+
+TEST(LayerErrors, SamplesOfNegativelyManyTokens) {
+  const Array logits = zeros({1, 4});
+  const Caught error = caught([&] { nn::sample(Key(1), logits, {.top_k = -2}); });
+  EXPECT_EQ(error.text,
+            "sample: the options are not valid\n"
+            "  where:  <this line>\n"
+            "  found:  top_k = -2\n"
+            "  wanted: a number of at least 0\n"
+            "  cure:   choose 0 for all tokens");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -33,6 +33,8 @@ void add_data(Command& app);
 void add_devices(Command& app);
 /// `tessera experiments`.
 void add_experiments(Command& app);
+/// `tessera import`.
+void add_import(Command& app);
 /// `tessera plot`.
 void add_plot(Command& app);
 /// `tessera reshard`.

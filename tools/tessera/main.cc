@@ -1,7 +1,7 @@
 // The command line: `tessera train MODEL ...`, `tessera generate MODEL ...`,
-// `tessera show MODEL ...`, `tessera plan MODEL ...`, `tessera experiments ...`, `tessera plot
-// ...`, `tessera data ...`, `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`,
-// `tessera run ...`, `tessera schedule ...`.
+// `tessera show MODEL ...`, `tessera plan MODEL ...`, `tessera experiments ...`,
+// `tessera import ...`, `tessera plot ...`, `tessera data ...`, `tessera checkpoint ...`,
+// `tessera devices`, `tessera reshard ...`, `tessera run ...`, `tessera schedule ...`.
 
 #include "commands.h"
 #include "tools/cli/command.h"
@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   tessera::cli::add_checkpoint(app);
   tessera::cli::add_devices(app);
   tessera::cli::add_experiments(app);
+  tessera::cli::add_import(app);
   tessera::cli::add_plot(app);
   tessera::cli::add_reshard(app);
   tessera::cli::add_run(app);

@@ -1,0 +1,44 @@
+// Arrays in files of other programs. Nothing in a file is ever run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/types.h>
+
+namespace tessera::foreign {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// An array of a file.
+struct Tensor {
+  std::string name;
+  std::string dtype;  // as in safetensors files: F32, F16, I64, ...
+  Shape shape;
+  Bytes elements;  // row-major, little-endian
+};
+
+/// Bytes of an element; 0 for a dtype that is not known.
+std::size_t element_bytes(std::string_view dtype);
+/// The bytes of the elements of an array. Throws BadText if there are 2^62 or more.
+std::size_t elements_bytes(const std::string& dtype, const Shape& shape);
+
+/// A file in a zip archive.
+struct ZipEntry {
+  std::string name;
+  Bytes bytes;
+};
+/// All files of an archive, in order. All that follow throw BadText for what is damaged.
+std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive);
+
+/// The arrays of np.savez; `path` is for messages.
+std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path);
+/// The tensors of torch.save, named by keys and positions with dots between them.
+std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries);
+/// The arrays of flax.serialization.to_bytes, named by keys with slashes between them.
+std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes);
+
+}  // namespace tessera::foreign

@@ -1,0 +1,146 @@
+// Reads the files of other programs by their kinds.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/elements.h"
+#include "checkpoint/json.h"
+#include "data/file.h"
+#include "data/npy_file.h"
+#include "foreign/foreign.h"
+
+namespace tessera::foreign {
+
+std::size_t element_bytes(std::string_view dtype) {
+  constexpr std::pair<const char*, std::size_t> kSizes[] = {
+      {"BOOL", 1}, {"I8", 1},  {"U8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2},
+      {"I32", 4},  {"U32", 4}, {"F32", 4}, {"I64", 8}, {"U64", 8}, {"F64", 8}};
+  for (const auto& [name, bytes] : kSizes) {
+    if (dtype == name) return bytes;
+  }
+  return 0;
+}
+
+std::size_t elements_bytes(const std::string& dtype, const Shape& shape) {
+  std::uint64_t total = element_bytes(dtype);
+  bool fits = true;
+  // Sizes of 0 count as 1, so that the other sizes are checked, too.
+  for (const std::int64_t size : shape) {
+    fits = fits && size >= 0 &&
+           !__builtin_mul_overflow(
+               total, static_cast<std::uint64_t>(std::max<std::int64_t>(1, size)), &total) &&
+           total < std::uint64_t{1} << 62;
+  }
+  if (!fits) throw checkpoint::BadText("an array is too large");
+  const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  return is_empty ? 0 : total;
+}
+
+std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path) {
+  constexpr std::pair<std::string_view, const char*> kTypes[] = {
+      {"|b1", "BOOL"}, {"|i1", "I8"},  {"|u1", "U8"},  {"<i2", "I16"},
+      {"<u2", "U16"},  {"<f2", "F16"}, {"<i4", "I32"}, {"<u4", "U32"},
+      {"<f4", "F32"},  {"<i8", "I64"}, {"<u8", "U64"}, {"<f8", "F64"}};
+  data::NpyReader reader{.types = {},
+                         .least_rank = 0,
+                         .wanted = "row-major arrays of numbers",
+                         .cure = "save copies of the arrays: np.ascontiguousarray(x)"};
+  for (const auto& [type, dtype] : kTypes) reader.types.push_back(type);
+  std::vector<Tensor> tensors;
+  for (ZipEntry& entry : entries) {
+    if (!entry.name.ends_with(".npy")) continue;
+    const data::NpyHeader header = data::npy_header(entry.bytes, path + "/" + entry.name, reader);
+    const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                    [&](const auto& item) { return item.first == header.type; });
+    entry.bytes.erase(entry.bytes.begin(),
+                      entry.bytes.begin() + static_cast<std::ptrdiff_t>(header.begin));
+    tensors.push_back({.name = entry.name.substr(0, entry.name.size() - 4),
+                       .dtype = type->second,
+                       .shape = header.shape,
+                       .elements = std::move(entry.bytes)});
+  }
+  return tensors;
+}
+
+}  // namespace tessera::foreign
+
+namespace tessera::checkpoint {
+
+namespace {
+
+using foreign::Tensor;
+
+std::vector<Tensor> tensors_of(const std::string& path) {
+  const std::vector<std::uint8_t> bytes =
+      data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
+  constexpr std::string_view kZip = "PK\x03\x04";
+  const bool is_zip = bytes.size() >= 4 && std::equal(kZip.begin(), kZip.end(), bytes.begin());
+  if (!is_zip) return foreign::read_msgpack(bytes);
+  std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
+  const bool is_npz = std::any_of(entries.begin(), entries.end(),
+                                  [](const auto& entry) { return entry.name.ends_with(".npy"); });
+  return is_npz ? foreign::read_npz(std::move(entries), path) : foreign::read_torch(entries);
+}
+
+Array array_of(const Tensor& tensor, DType dtype, const std::source_location& where) {
+  const auto fill = [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
+    if (elements.empty()) return;
+    if (tensor.dtype == "F16") {
+      floats_of_f16(std::as_bytes(std::span(tensor.elements)), elements);
+    } else {
+      std::memcpy(elements.data(), tensor.elements.data(), elements.size());
+    }
+  };
+  return make_array_from_callback({dtype, tensor.shape}, NamedSharding(), fill, where);
+}
+
+void check_tensor(const Tensor& tensor) {
+  const std::size_t bytes = foreign::element_bytes(tensor.dtype);
+  if (bytes > 0 && tensor.elements.size() != foreign::elements_bytes(tensor.dtype, tensor.shape))
+    throw BadText(tensor.name + " does not have the bytes of its shape");
+  const bool is_valid =
+      tensor.dtype != "BOOL" || std::all_of(tensor.elements.begin(), tensor.elements.end(),
+                                            [](std::uint8_t value) { return value <= 1; });
+  if (!is_valid) throw BadText("an element of " + tensor.name + " is neither true nor false");
+}
+
+}  // namespace
+
+std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options,
+                                      std::source_location where) {
+  if (path.ends_with(".safetensors") || path.ends_with(".json") ||
+      kind_of(path) == PathKind::folder) {
+    return read_safetensors(path, options, where);
+  }
+  std::vector<Tensor> tensors;
+  std::vector<FileTensor> listed;
+  try {
+    tensors = tensors_of(path);
+    for (const Tensor& tensor : tensors) {
+      check_tensor(tensor);
+      listed.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    }
+  } catch (const BadText& error) {
+    throw UserError({.what = "import_arrays: the file cannot be read",
+                     .where = where,
+                     .found = path + ": " + error.what(),
+                     .wanted = "safetensors, .npz, weights of torch.save or MessagePack of Flax",
+                     .cure = "save the arrays in one of these forms, for example a state_dict"});
+  }
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, where);
+  std::vector<NamedArray> arrays;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_read[i]) continue;
+    const DType dtype = find_safetensors_dtype(tensors[i].dtype).value_or(DType::f32);
+    arrays.push_back({.name = tensors[i].name, .array = array_of(tensors[i], dtype, where)});
+    tensors[i].elements = {};
+  }
+  sort_by_name(arrays);
+  return arrays;
+}
+
+}  // namespace tessera::checkpoint

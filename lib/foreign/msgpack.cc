@@ -1,0 +1,168 @@
+// Reads MessagePack as Flax writes it: maps, and arrays as extensions.
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/json.h"
+#include "foreign/foreign.h"
+
+namespace tessera::foreign {
+
+namespace {
+
+using checkpoint::BadText;
+
+constexpr int kMostLevels = 64;
+constexpr std::uint8_t kArrayExtension = 1;
+
+/// The name in safetensors files of a dtype of NumPy; the name itself if there is none.
+std::string dtype_of_numpy(const std::string& name) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"bool", "BOOL"},  {"int8", "I8"},     {"uint8", "U8"},      {"int16", "I16"},
+      {"uint16", "U16"}, {"int32", "I32"},   {"uint32", "U32"},    {"int64", "I64"},
+      {"uint64", "U64"}, {"float16", "F16"}, {"bfloat16", "BF16"}, {"float32", "F32"},
+      {"float64", "F64"}};
+  for (const auto& [numpy, known] : kNames) {
+    if (name == numpy) return known;
+  }
+  return name;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+
+  /// Adds the arrays of the value that begins here.
+  void read(const std::string& name, int level, std::vector<Tensor>& tensors) {
+    if (level > kMostLevels) throw BadText("it is nested too deeply");
+    const std::uint8_t kind = peek();
+    if (const std::optional<std::uint64_t> pairs = map_size(kind)) {
+      for (std::uint64_t i = 0; i < *pairs; ++i) {
+        const std::string key = text();
+        if (key == "__msgpack_chunked_array__") throw BadText(name + " is an array in chunks");
+        read(name.empty() ? key : name + "/" + key, level + 1, tensors);
+      }
+    } else if (const std::optional<std::uint64_t> items = list_size(kind)) {
+      for (std::uint64_t i = 0; i < *items; ++i) {
+        read(name.empty() ? std::to_string(i) : name + "/" + std::to_string(i), level + 1, tensors);
+      }
+    } else if (const std::optional<std::uint64_t> size = extension_size(kind)) {
+      const std::uint8_t type = number<std::uint8_t>();
+      const auto content = take(*size);
+      if (type == kArrayExtension) tensors.push_back(Reader(content).array(name));
+    } else {
+      skip_plain(kind);
+    }
+  }
+  bool is_at_end() const { return at_ == bytes_.size(); }
+
+ private:
+  std::uint8_t peek() const {
+    if (is_at_end()) throw BadText("it is cut off");
+    return bytes_[at_];
+  }
+  std::span<const std::uint8_t> take(std::uint64_t size) {
+    if (size > bytes_.size() - at_) throw BadText("it is cut off");
+    const auto found = bytes_.subspan(at_, size);
+    at_ += size;
+    return found;
+  }
+  /// Big-endian.
+  template <typename T>
+  T number() {
+    std::uint64_t value = 0;
+    for (const std::uint8_t byte : take(sizeof(T))) value = value << 8 | byte;
+    return static_cast<T>(value);
+  }
+  /// The size behind a byte that says how many bytes it has.
+  std::uint64_t sized(int bytes) {
+    ++at_;
+    if (bytes == 1) return number<std::uint8_t>();
+    return bytes == 2 ? number<std::uint16_t>() : number<std::uint32_t>();
+  }
+  std::uint64_t small(std::uint64_t size) {
+    ++at_;
+    return size;
+  }
+
+  std::optional<std::uint64_t> map_size(std::uint8_t kind) {
+    if ((kind & 0xF0U) == 0x80U) return small(kind & 0x0FU);
+    if (kind == 0xDE || kind == 0xDF) return sized(kind == 0xDE ? 2 : 4);
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> list_size(std::uint8_t kind) {
+    if ((kind & 0xF0U) == 0x90U) return small(kind & 0x0FU);
+    if (kind == 0xDC || kind == 0xDD) return sized(kind == 0xDC ? 2 : 4);
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> extension_size(std::uint8_t kind) {
+    if (kind >= 0xC7 && kind <= 0xC9) return sized(1 << (kind - 0xC7));
+    if (kind >= 0xD4 && kind <= 0xD8) return small(std::uint64_t{1} << (kind - 0xD4U));
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> text_size(std::uint8_t kind) {
+    if ((kind & 0xE0U) == 0xA0U) return small(kind & 0x1FU);
+    if (kind >= 0xD9 && kind <= 0xDB) return sized(1 << (kind - 0xD9));
+    if (kind >= 0xC4 && kind <= 0xC6) return sized(1 << (kind - 0xC4));  // bytes
+    return std::nullopt;
+  }
+
+  std::string text() {
+    const std::optional<std::uint64_t> size = text_size(peek());
+    if (!size) throw BadText("a key is not a text");
+    const auto found = take(*size);
+    return {found.begin(), found.end()};
+  }
+  std::int64_t whole_number() {
+    const std::uint8_t kind = peek();
+    ++at_;
+    if (kind < 0x80) return kind;
+    if (kind == 0xCC) return number<std::uint8_t>();
+    if (kind == 0xCD) return number<std::uint16_t>();
+    if (kind == 0xCE) return number<std::uint32_t>();
+    if (kind == 0xCF) return static_cast<std::int64_t>(number<std::uint64_t>() >> 1U << 1U);
+    throw BadText("a size is not a whole number");
+  }
+  /// The three parts of an array: shape, dtype and bytes.
+  Tensor array(const std::string& name) {
+    if (list_size(peek()) != std::uint64_t{3}) throw BadText(name + " is not an array");
+    const std::optional<std::uint64_t> rank = list_size(peek());
+    if (!rank) throw BadText(name + " has no shape");
+    Tensor tensor{.name = name, .dtype = {}, .shape = {}, .elements = {}};
+    for (std::uint64_t i = 0; i < *rank; ++i) tensor.shape.push_back(whole_number());
+    tensor.dtype = dtype_of_numpy(text());
+    const std::string elements = text();
+    tensor.elements.assign(elements.begin(), elements.end());
+    return tensor;
+  }
+  /// Numbers, texts, nil and booleans.
+  void skip_plain(std::uint8_t kind) {
+    if (const std::optional<std::uint64_t> size = text_size(kind)) {
+      take(*size);
+      return;
+    }
+    ++at_;
+    if (kind == 0xC1) throw BadText("it is not MessagePack");
+    if (kind == 0xCA) take(4);
+    if (kind == 0xCB) take(8);
+    if (kind >= 0xCC && kind <= 0xCF) take(std::uint64_t{1} << (kind - 0xCCU));
+    if (kind >= 0xD0 && kind <= 0xD3) take(std::uint64_t{1} << (kind - 0xD0U));
+  }
+
+  std::span<const std::uint8_t> bytes_;
+  std::uint64_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes) {
+  const bool is_map =
+      !bytes.empty() && ((bytes[0] & 0xF0U) == 0x80U || bytes[0] == 0xDE || bytes[0] == 0xDF);
+  if (!is_map) throw BadText("it is neither an archive nor a map in MessagePack");
+  Reader reader(bytes);
+  std::vector<Tensor> tensors;
+  reader.read("", 0, tensors);
+  if (!reader.is_at_end()) throw BadText("bytes follow the end");
+  return tensors;
+}
+
+}  // namespace tessera::foreign
