@@ -301,8 +301,8 @@ int run(const std::string& filter, const std::string& unit_filter) {
                                {"NN", 1, 4, 1024, 1024, 8},    {"NT", 1, 4, 1024, 1024, 8},
                                {"NN", 1, 1, 768, 50257, 64},   {"NT", 1, 1, 50257, 768, 8},
                                {"NN", 256, 1, 64, 128, 8},     {"NT", 256, 1, 128, 64, 8},
-                               {"NN", 1, 1024, 1024, 1024, 8},
-                               {"NN", 1, 2048, 2048, 2048, 8}, {"NN", 1, 4096, 4096, 4096, 8}};
+                               {"NN", 1, 1024, 1024, 1024, 8}, {"NN", 1, 2048, 2048, 2048, 8},
+                               {"NN", 1, 4096, 4096, 4096, 8}};
   std::vector<Unit> units = {std::nullopt};
   std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
                kernels::has_dot_unit);

@@ -148,11 +148,12 @@ void measure(int steps, bool as_json) {
                 static_cast<double>(times.losses.back()));
     return;
   }
-  std::printf("{\"name\": \"resnet20\", \"compile_s\": %.3f, \"step_ms_min\": %.2f, "
-              "\"step_ms_median\": %.2f, \"step_cpu_ms_min\": %.2f, \"peak_rss_mib\": %ld, "
-              "\"losses\": [",
-              times.compile_ms * 1e-3, wall, times.wall[times.wall.size() / 2], cpu,
-              usage.ru_maxrss / 1024);
+  std::printf(
+      "{\"name\": \"resnet20\", \"compile_s\": %.3f, \"step_ms_min\": %.2f, "
+      "\"step_ms_median\": %.2f, \"step_cpu_ms_min\": %.2f, \"peak_rss_mib\": %ld, "
+      "\"losses\": [",
+      times.compile_ms * 1e-3, wall, times.wall[times.wall.size() / 2], cpu,
+      usage.ru_maxrss / 1024);
   for (std::size_t i = 0; i < times.losses.size(); ++i) {
     std::printf("%s%.6f", i == 0 ? "" : ", ", static_cast<double>(times.losses[i]));
   }

@@ -156,7 +156,8 @@ std::vector<DotUnit> dot_units() {
 }
 
 DotUnit best_dot_unit() {
-  const auto best = std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), kernels::has_dot_unit);
+  const auto best =
+      std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), kernels::has_dot_unit);
   require(best != std::rend(kDotUnits), "every machine has the portable unit");
   return *best;
 }

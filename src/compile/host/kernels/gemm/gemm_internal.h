@@ -148,17 +148,17 @@ using PackKernel = void (*)(const PackArgs& args);
 
 /// Steps of a grain for all columns of a part, in products with few rows.
 struct RowsArgs {
-  const float* a;                 ///< packed: one word per step and row
-  const void* b;                  ///< element (first column, k at offset 0)
-  const std::int64_t* b_k;        ///< an offset for each term
-  const std::int64_t* b_outer;    ///< of each column, from the first one on; if terms are adjacent
-  const std::uint8_t* missing;    ///< per step of two terms
+  const float* a;               ///< packed: one word per step and row
+  const void* b;                ///< element (first column, k at offset 0)
+  const std::int64_t* b_k;      ///< an offset for each term
+  const std::int64_t* b_outer;  ///< of each column, from the first one on; if terms are adjacent
+  const std::uint8_t* missing;  ///< per step of two terms
   std::int64_t steps;
-  std::int64_t steps_to_end;      ///< steps from here on that have offsets, to be prefetched
+  std::int64_t steps_to_end;  ///< steps from here on that have offsets, to be prefetched
   std::int64_t columns;
-  bool resumes;                   ///< adds to `sums`
-  float* sums;                    ///< of all columns; written in whole vectors
-  std::int64_t sums_stride;       ///< between rows
+  bool resumes;              ///< adds to `sums`
+  float* sums;               ///< of all columns; written in whole vectors
+  std::int64_t sums_stride;  ///< between rows
 };
 
 using RowsKernel = void (*)(const RowsArgs& args);

@@ -148,8 +148,8 @@ HWY_INLINE hn::Vec<DTo> load_pairs(DTo d, const std::uint16_t* const* rows, std:
   }
 }
 
-// Transposes four pairs of terms, from `k` on, of one vector of lanes: a pair in each word, the first
-// term in the low half.
+// Transposes four pairs of terms, from `k` on, of one vector of lanes: a pair in each word, the
+// first term in the low half.
 HWY_INLINE void load_transposed(const std::uint16_t* const* rows, std::int64_t k, V32* pairs) {
   const D32 d;
   const hn::RepartitionToWide<D32> d2;

@@ -103,7 +103,7 @@ struct GemmPlan::State {
   std::int64_t narrow_tiles = 1;  // tiles that are computed at once in panels of at most one vector
   std::int64_t strip_tiles = 1;   // tiles next to each other in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at once
-  bool has_few_rows = false;               // gemm_rows.cc runs the parts
+  bool has_few_rows = false;      // gemm_rows.cc runs the parts
   std::vector<std::int64_t> packed_steps;  // of B, if few rows read it packed: offsets
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 

@@ -58,7 +58,8 @@ struct HalfColumns {
     const V32 first = load_lanes(from + args.b_k[kTerms * step], count);
     if constexpr (kTerms == 1) return hn::BitCast(D(), To::word(first, first));
     const bool is_alone = args.missing[step] != 0;
-    const V32 second = is_alone ? hn::Zero(D32()) : load_lanes(from + args.b_k[2 * step + 1], count);
+    const V32 second =
+        is_alone ? hn::Zero(D32()) : load_lanes(from + args.b_k[2 * step + 1], count);
     return hn::BitCast(D(), To::word(first, second));
   }
 };
@@ -178,8 +179,7 @@ struct HalfTerms {
     }
   }
 #endif
-  static HWY_INLINE std::uint32_t word(const std::uint16_t* column, std::int64_t k,
-                                       bool is_alone) {
+  static HWY_INLINE std::uint32_t word(const std::uint16_t* column, std::int64_t k, bool is_alone) {
     return To::word(column[k], is_alone || kTerms == 1 ? std::uint16_t{0} : column[k + 1]);
   }
 };
@@ -223,8 +223,7 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
     for (int i = 0; i < kColumns; ++i)
       words[i] = Source::word(columns[i], step * Source::kTerms, is_last_alone);
     V x[count(kVecs)];
-    for (int j = 0; j < kVecs; ++j)
-      x[j] = hn::BitCast(D(), hn::Load(D32(), words + j * kLanes));
+    for (int j = 0; j < kVecs; ++j) x[j] = hn::BitCast(D(), hn::Load(D32(), words + j * kLanes));
     acc.template step<Product>(a, x);
     a.a += kRows;
   }

@@ -15,9 +15,10 @@ using gemm::Chunk;
 using gemm::Range;
 using State = GemmPlan::State;
 
-constexpr std::int64_t kSumFloats = 4096;  // of a grain
-constexpr std::int64_t kStepsInPlace = 32;  // of all columns, one after the other
+constexpr std::int64_t kSumFloats = 4096;    // of a grain
+constexpr std::int64_t kStepsInPlace = 128;  // of all columns, one after the other
 constexpr std::int64_t kPackedSteps = 96;
+constexpr std::int64_t kShortLeaf = 32;  // steps of a grain that are too few, unless B is in place
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -87,8 +88,8 @@ class FewRows {
   void pack_a() const {
     for (std::int64_t leaf = 0; leaf < std::ssize(s_.steps.leaf_ends); ++leaf) {
       for (std::int64_t row = 0; row < s_.rows; ++row) {
-        const auto* a = static_cast<const std::byte*>(
-            a_[at(row / s_.m * s_.problem.pieces + piece_of(leaf))]);
+        const auto* a =
+            static_cast<const std::byte*>(a_[at(row / s_.m * s_.problem.pieces + piece_of(leaf))]);
         const std::int64_t from =
             s_.problem.a.batch[at(batch_)] + s_.problem.a.outer[at(row % s_.m)];
         for (std::int64_t step = leaf_begin(leaf); step < s_.steps.leaf_ends[at(leaf)]; ++step) {
@@ -203,8 +204,8 @@ class FewRows {
   }
 
   const State& s_;
-  std::span<const void* const> a_, b_;  // A: per product and piece; B: per piece
-  std::int64_t stride_;                 // between the rows of a node
+  std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
+  std::int64_t stride_;                // between the rows of a node
   float* packed_a_;
   float* packed_b_;
   float* nodes_;
@@ -217,7 +218,8 @@ class FewRows {
 // B is packed where its columns are not adjacent.
 void GemmPlan::State::plan_few_rows() {
   has_few_rows = !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 &&
-                 rows <= gemm::kMostFewRows && n > 0 && k > 0 && problem.row_ends.empty();
+                 rows <= gemm::kMostFewRows && n > 0 && k > 0 && problem.row_ends.empty() &&
+                 (is_in_place(*this) || k >= kShortLeaf * std::ssize(steps.leaf_ends));
   if (!has_few_rows) return;
   a_order = b_order = {};
   for (std::int64_t i = 0; i < kPackedSteps; ++i) packed_steps.push_back(i * kernels->nr);
