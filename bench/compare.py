@@ -1,8 +1,9 @@
 #!/usr/bin/env -S python3 -B
 """Tessera against its peers on this machine, in one go: bench/compare.py MODEL [--rounds N].
 
-All contenders run one after the other, in N rounds, so that a slow minute of the machine affects
-all of them alike. Prints a table in Markdown and a description of the machine.
+With `all` as MODEL, one model after the other. All contenders run one after the other, in N rounds,
+so that a slow minute of the machine affects all of them alike. Prints a table in Markdown and a
+description of the machine.
 """
 import argparse
 import dataclasses
@@ -25,6 +26,7 @@ class Contender:
     command: list
     work: str = ""  # Tessera's runs with the same work must have the same bits
     draws: bool = False  # has its own dropout or initial values, so its losses differ from others'
+    tells_bits: bool = True  # its result has loss_bits and params_hash
     runs: list = dataclasses.field(default_factory=list)
     error: str = ""
 
@@ -156,8 +158,70 @@ def pipeline_gflop():
     return 4 * batch * seq * (dense + attention) / 1e9
 
 
-MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop),
+def gpt_contenders(args):
+    """A GPT of the size of GPT-2, in f32 and in bf16."""
+    sizes = {"vocab": 50257, "seq": 512, "heads": 12, "layers": 12, "batch": 4}
+    return [c for dtype in ("f32", "bf16") for c in causal_contenders(args, dtype, sizes, 768)]
+
+
+def gpt_gflop():
+    return causal_gflop(4, 512, 50257, 768, 12)
+
+
+def long_contenders(args):
+    """One sequence of 4096 tokens."""
+    sizes = {"vocab": 512, "seq": 4096, "heads": 8, "layers": 4, "batch": 1}
+    return causal_contenders(args, "f32", sizes, 512)
+
+
+def long_gflop():
+    return causal_gflop(1, 4096, 512, 512, 4)
+
+
+def causal_contenders(args, dtype, sizes, width):
+    flags = [text for name, size in sizes.items() for text in (f"--{name}", str(size))]
+    flags += ["--steps", str(args.steps)]
+    tessera = [str(args.tessera), "train", "lm", "--json", "-", "--progress", "off", "--mesh",
+               "none", "--causal", "--d-model", str(width), "--d-ff", str(4 * width), "--dtype",
+               dtype, *flags]
+    torch = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "torch_gpt.py"), "--width",
+             str(width), *flags, *(["--bf16"] if dtype == "bf16" else [])]
+    return [Contender("Tessera", dtype, tessera, dtype, draws=True), *pytorch(dtype, torch)]
+
+
+def causal_gflop(batch, seq, vocab, width, layers):
+    """Half of the scores are masked."""
+    dense = 2 * (layers * 12 * width * width + width * vocab)
+    attention = layers * 2 * 2 * seq * width // 2
+    return 3 * batch * seq * (dense + attention) / 1e9
+
+
+def resnet_contenders(args):
+    """ResNet-20 on images of 32x32."""
+    python = [str(args.venv / "bin" / "python"), "-B"]
+    steps, group = str(args.steps), f"{os.cpu_count()} threads"
+    torch = [*python, str(PEERS / "torch_resnet.py"), steps, str(os.cpu_count()), "--json"]
+    return [Contender("Tessera", group,
+                      [str(program("resnet_bench")), steps, str(os.cpu_count()), "json"],
+                      draws=True, tells_bits=False),
+            Contender("JAX", group, [*python, str(PEERS / "jax_resnet.py"), "--steps", steps],
+                      draws=True),
+            *pytorch(group, torch),
+            Contender("PyTorch, not channels-last", group, [*torch, "--contiguous"], draws=True)]
+
+
+def resnet_gflop():
+    """The gradients of the input and of the kernel take as many operations as the result."""
+    batch, side, width = 128, 32, 16
+    first = 2 * side * side * 9 * 3 * width
+    same = 2 * side * side * 9 * width * width  # of each convolution of a stage but the first
+    return 3 * batch * (first + 6 * same + 2 * (same / 2 + 5 * same)) / 1e9
+
+
+MODELS = {"gpt": (gpt_contenders, gpt_gflop), "lm": (lm_contenders, lm_gflop),
+          "long": (long_contenders, long_gflop), "mlp": (mlp_contenders, mlp_gflop),
           "pipeline": (pipeline_contenders, pipeline_gflop),
+          "resnet": (resnet_contenders, resnet_gflop),
           "stages": (stages_contenders, pipeline_gflop), "vit": (vit_contenders, vit_gflop)}
 
 
@@ -208,17 +272,20 @@ def machine():
 
 def fma_peak():
     """(GFLOP/s of all cores, the line of gemm_bench that tells it); (None, reason) without it."""
-    for build in ("dev", "bench", "release"):
-        program = ROOT / "build" / build / "bench" / "gemm_bench"
-        if program.is_file():
-            text = output_of(str(program), "no shape has this name")
-            found = re.search(r"^.*FMA peak ([\d.]+) GFLOP/s on 1 thread, ([\d.]+) on 2.*$", text,
-                              re.MULTILINE)
-            if found:
-                one, two = float(found.group(1)), float(found.group(2))
-                cores = os.cpu_count()
-                return (two / 2 * cores if cores > 1 else one), found.group()
+    text = output_of(str(program("gemm_bench")), "no shape has this name")
+    found = re.search(r"^.*FMA peak ([\d.]+) GFLOP/s on 1 thread, ([\d.]+) on 2.*$", text,
+                      re.MULTILINE)
+    if found:
+        one, two = float(found.group(1)), float(found.group(2))
+        cores = os.cpu_count()
+        return (two / 2 * cores if cores > 1 else one), found.group()
     return None, "FMA peak: not measured (gemm_bench is not built)"
+
+
+def program(name):
+    """A benchmark of the first build that has it."""
+    paths = [ROOT / "build" / build / "bench" / name for build in ("dev", "bench", "release")]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def number(value, form):
@@ -249,14 +316,15 @@ def table(contenders, gflop, peak):
 def same_bits(contenders):
     """Checks that Tessera's runs have the same bits on any mesh; returns (text, whether they have).
     """
-    runs = [run for c in contenders if c.name == "Tessera" for run in c.runs]
+    exact = [c for c in contenders if c.name == "Tessera" and c.tells_bits]
+    runs = [run for c in exact for run in c.runs]
     if not runs:
-        return "no run of Tessera", True
+        return "no run of Tessera tells its bits", True
     if not all(run.get("loss_bits") and run.get("params_hash") for run in runs):
         return "a run of Tessera does not have loss_bits or params_hash", False
-    works = {c.work for c in contenders if c.name == "Tessera"}
+    works = {c.work for c in exact}
     different = {json.dumps([c.work, run["loss_bits"], run["params_hash"]])
-                 for c in contenders if c.name == "Tessera" for run in c.runs}
+                 for c in exact for run in c.runs}
     if len(different) == len(works):
         return f"all {len(runs)} runs of Tessera have the same loss and parameter bits", True
     return f"DIFFERENT BITS: {len(different)} results among {len(runs)} runs of Tessera", False
@@ -278,9 +346,10 @@ def same_losses(contenders):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model", choices=sorted(MODELS))
+    parser.add_argument("model", choices=[*sorted(MODELS), "all"])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12, help="steps of a run, two are warm-up")
+    parser.add_argument("--steps", type=int,
+                        help="steps of a run, two are warm-up; default: 12, of large models fewer")
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / ".venv" / "peers",
                         help="the peers' Python environment")
     parser.add_argument("--tessera", type=pathlib.Path,
@@ -303,9 +372,13 @@ def parse_arguments():
     return args
 
 
-def main():
-    args = parse_arguments()
-    make_contenders, gflop = MODELS[args.model]
+STEPS = {"gpt": 4, "long": 6}  # of a run
+
+
+def compare(model, args):
+    """Runs all contenders, prints their table and returns their runs and whether all was well."""
+    args.steps = args.all_steps or STEPS.get(model, 12)
+    make_contenders, gflop = MODELS[model]
     contenders = make_contenders(args)
     description = list(machine())
     peak, peak_line = fma_peak()
@@ -316,13 +389,27 @@ def main():
                       file=sys.stderr)
                 run_once(c)
     bits, is_exact = same_bits(contenders)
-    print(f"## {args.model}: {args.rounds} rounds of {args.steps} steps\n")
+    print(f"## {model}: {args.rounds} rounds of {args.steps} steps\n")
     print("\n".join(table(contenders, gflop(), peak)), end="\n\n")
     losses, is_same = same_losses(contenders)
     print("\n".join(f"- {line}" for line in (*description, peak_line, bits, losses)))
+    is_right = is_exact and is_same and not any(c.error for c in contenders)
+    return {f"{c.name}, {c.group}": c.runs for c in contenders}, is_right
+
+
+def main():
+    args = parse_arguments()
+    args.all_steps = args.steps
+    models = sorted(MODELS) if args.model == "all" else [args.model]
+    if args.model == "all" and args.jaxpp is None:
+        models.remove("stages")
+    runs, are_right = {}, True
+    for model in models:
+        runs[model], is_right = compare(model, args)
+        are_right = are_right and is_right
     if args.json:
-        args.json.write_text(json.dumps({f"{c.name}, {c.group}": c.runs for c in contenders}))
-    sys.exit(0 if is_exact and is_same and not any(c.error for c in contenders) else 1)
+        args.json.write_text(json.dumps(runs if args.model == "all" else runs[args.model]))
+    sys.exit(0 if are_right else 1)
 
 
 main()

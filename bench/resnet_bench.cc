@@ -1,10 +1,10 @@
 // Measures a training step of ResNet-20 on images of 32x32: batch 128, batch normalisation,
 // Nesterov momentum, weight decay. The same step as peers/torch_resnet.py.
 //
-//   resnet_bench [STEPS [THREADS]]
+//   resnet_bench [STEPS [THREADS [json]]]
 //
 // Prints the least CPU time and the least wall time of a step in ms, the peak resident memory in
-// MiB, and the first and last loss.
+// MiB, and the first and last loss. With json, prints an object as compare.py reads it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -107,29 +107,57 @@ double cpu_ms() {
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
-void measure(int steps) {
+struct Times {
+  double compile_ms = 0;  // the first step
+  std::vector<double> cpu, wall;
+  std::vector<float> losses;
+};
+
+Times times_of(int steps) {
   using Clock = std::chrono::steady_clock;
   State state = initial();
   const Array images = random::normal(Key(1), {kBatch, kSide, kSide, 3});
   const Array labels = random::randint(Key(2), {kBatch}, 0, kClasses);
   const auto train = jit(step, {.donate_argnums = {0}});
-  double cpu = 1e9, wall = 1e9;
-  float first = 0, last = 0;
+  Times times;
   for (int i = 0; i < steps; ++i) {
     const double start_cpu = cpu_ms();
     const Clock::time_point start = Clock::now();
     auto [next, loss] = train(std::move(state), images, labels);
     state = std::move(next);
-    last = loss.item<float>();
-    if (i == 0) first = last;
-    if (i == 0) continue;  // compiles
-    cpu = std::min(cpu, cpu_ms() - start_cpu);
-    wall = std::min(wall, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    times.losses.push_back(loss.item<float>());
+    const double wall = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    if (i == 0) times.compile_ms = wall;
+    if (i == 0) continue;
+    times.cpu.push_back(cpu_ms() - start_cpu);
+    times.wall.push_back(wall);
   }
+  std::sort(times.cpu.begin(), times.cpu.end());
+  std::sort(times.wall.begin(), times.wall.end());
+  return times;
+}
+
+void measure(int steps, bool as_json) {
+  const Times times = times_of(steps);
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("resnet20 cpu %.1f wall %.1f rss %ld loss %.6g %.6g\n", cpu, wall,
-              usage.ru_maxrss / 1024, static_cast<double>(first), static_cast<double>(last));
+  const double cpu = times.cpu.front(), wall = times.wall.front();
+  if (!as_json) {
+    std::printf("resnet20 cpu %.1f wall %.1f rss %ld loss %.6g %.6g\n", cpu, wall,
+                usage.ru_maxrss / 1024, static_cast<double>(times.losses.front()),
+                static_cast<double>(times.losses.back()));
+    return;
+  }
+  std::printf(
+      "{\"name\": \"resnet20\", \"compile_s\": %.3f, \"step_ms_min\": %.2f, "
+      "\"step_ms_median\": %.2f, \"step_cpu_ms_min\": %.2f, \"peak_rss_mib\": %ld, "
+      "\"losses\": [",
+      times.compile_ms * 1e-3, wall, times.wall[times.wall.size() / 2], cpu,
+      usage.ru_maxrss / 1024);
+  for (std::size_t i = 0; i < times.losses.size(); ++i) {
+    std::printf("%s%.6f", i == 0 ? "" : ", ", static_cast<double>(times.losses[i]));
+  }
+  std::printf("]}\n");
 }
 
 }  // namespace
@@ -137,6 +165,6 @@ void measure(int steps) {
 
 int main(int argc, char** argv) {
   tessera::set_num_threads(argc > 2 ? std::atoi(argv[2]) : 1);
-  tessera::bench::measure(argc > 1 ? std::max(std::atoi(argv[1]), 2) : 10);
+  tessera::bench::measure(argc > 1 ? std::max(std::atoi(argv[1]), 2) : 10, argc > 3);
   return 0;
 }

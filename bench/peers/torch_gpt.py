@@ -7,6 +7,7 @@ The same model as `tessera train lm --causal`. For one long sequence:
 import argparse
 import json
 import resource
+import statistics
 import time
 
 import torch
@@ -61,19 +62,23 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4, fused=True)
     tokens = torch.randint(0, a.vocab, (a.batch, a.seq))
     loss_of = torch.compile(model.loss) if a.compile else model.loss
-    seconds, cpu = [], []
+    seconds, cpu, losses = [], [], []
     for _ in range(a.steps):
         start, cpu_start = time.perf_counter(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(tokens)
         loss.backward()
         optimizer.step()
-        loss.item()
+        losses.append(round(loss.item(), 6))
         seconds.append(time.perf_counter() - start)
         cpu.append(time.process_time() - cpu_start)
-    print(json.dumps(dict(vars(a), torch=torch.__version__, first_s=seconds[0],
-                          step_s_min=min(seconds[1:]), step_cpu_s_min=min(cpu[1:]),
-                          rss_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)))
+    peak_rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(dict(name="gpt", peer="torch", config=vars(a), torch=torch.__version__,
+                          compile_s=round(seconds[0], 3),
+                          step_ms_min=round(1e3 * min(seconds[1:]), 2),
+                          step_ms_median=round(1e3 * statistics.median(seconds[1:]), 2),
+                          step_cpu_ms_min=round(1e3 * min(cpu[1:]), 2),
+                          peak_rss_mib=peak_rss_mib, losses=losses)))
 
 
 main()

@@ -1,7 +1,9 @@
 """The step of resnet_bench on PyTorch, in the same format: torch_resnet.py [STEPS [THREADS]]
-[--contiguous] [--compile]. Arrays are channels-last without --contiguous."""
+[--contiguous] [--compile] [--json]. Arrays are channels-last without --contiguous."""
 import argparse
+import json
 import resource
+import statistics
 import time
 
 import torch
@@ -13,6 +15,7 @@ args.add_argument("steps", type=int, nargs="?", default=10)
 args.add_argument("threads", type=int, nargs="?", default=1)
 args.add_argument("--contiguous", action="store_true")
 args.add_argument("--compile", action="store_true")
+args.add_argument("--json", action="store_true")
 args = args.parse_args()
 torch.set_num_threads(args.threads)
 torch.manual_seed(0)
@@ -80,5 +83,12 @@ for _ in range(args.steps):
     cpu.append(time.process_time() - start_cpu)
     wall.append(time.perf_counter() - start)
 rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-print(f"resnet20 cpu {min(cpu[1:]) * 1e3:.1f} wall {min(wall[1:]) * 1e3:.1f} rss {rss} "
-      f"loss {losses[0]:.6g} {losses[-1]:.6g}")
+if args.json:
+    print(json.dumps(dict(name="resnet20", peer="torch", config=vars(args),
+                          compile_s=round(wall[0], 3), step_ms_min=round(1e3 * min(wall[1:]), 2),
+                          step_ms_median=round(1e3 * statistics.median(wall[1:]), 2),
+                          step_cpu_ms_min=round(1e3 * min(cpu[1:]), 2), peak_rss_mib=rss,
+                          losses=[round(loss, 6) for loss in losses])))
+else:
+    print(f"resnet20 cpu {min(cpu[1:]) * 1e3:.1f} wall {min(wall[1:]) * 1e3:.1f} rss {rss} "
+          f"loss {losses[0]:.6g} {losses[-1]:.6g}")

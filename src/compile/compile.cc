@@ -155,4 +155,11 @@ std::vector<DotUnit> dot_units() {
   return units;
 }
 
+DotUnit best_dot_unit() {
+  const auto best =
+      std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), kernels::has_dot_unit);
+  require(best != std::rend(kDotUnits), "every machine has the portable unit");
+  return *best;
+}
+
 }  // namespace tessera::compile

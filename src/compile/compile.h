@@ -38,5 +38,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
 std::string_view instruction_set();
 /// The units of this machine for products of bf16, the best one last.
 std::vector<DotUnit> dot_units();
+/// The last of them, which is the best one.
+DotUnit best_dot_unit();
 
 }  // namespace tessera::compile

@@ -142,7 +142,8 @@ constexpr std::int64_t kMostSmallLines = (64 << 10) / kAlignment;
 void* allocate_small(std::int64_t lines) {
   void* const block = std::malloc(static_cast<std::size_t>((lines + 1) * kAlignment));
   if (block == nullptr) return nullptr;
-  const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block)) % kAlignment;
+  const auto offset =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block)) % kAlignment;
   auto* const data = static_cast<std::byte*>(block) + kAlignment - offset;
   std::memcpy(data - sizeof(block), &block, sizeof(block));
   return data;

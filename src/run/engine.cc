@@ -1,6 +1,7 @@
 #include "run/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
 #include <condition_variable>
 #include <exception>
@@ -109,6 +110,7 @@ struct Engine::State {
   IdleThreads idle{num_threads};
   std::vector<Run*> runs;  // in flight
   Measurements measured;
+  std::atomic<bool> has_computed = false;
 
   void start_threads(const Executable& executable);
   std::vector<NodeCpus> cpus_of_threads() const;
@@ -389,10 +391,7 @@ int Engine::threads_per_group() const {
   return state_->threads_per_group;
 }
 
-bool Engine::has_threads() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  return !state_->workers.empty() || state_->communicator.joinable();
-}
+bool Engine::has_computed() const { return state_->has_computed; }
 
 CollectiveCounts Engine::collective_counts() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -468,6 +467,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
                                    const std::function<void()>& on_begin) {
   check_inputs(executable, inputs);
   State& state = *state_;
+  state.has_computed.store(true, std::memory_order_relaxed);
   const Admitted admitted(state.admission, executable.communicates);
   ArenaPool::Lease arena(state.arenas, executable.arena_bytes);
   std::vector<Tiles> outputs = make_outputs(executable, inputs);

@@ -63,8 +63,8 @@ class Engine {
   void set_binding(bool is_on);
   /// The target of programs that this engine runs.
   Target target() const;
-  /// Whether the engine has started threads.
-  bool has_threads() const;
+  /// Whether something was computed, for which the engine may have started threads.
+  bool has_computed() const;
 
   /// How many threads may compute for one group of devices at the same time, in executables that
   /// have groups; 0, the default, is no limit. With 1, and as many threads as groups, each group

@@ -150,9 +150,9 @@ TEST_F(ShortTest, ManyCallersAtOnce) {
       graph.executable.inputs = {{.tile_bytes = {4}}};
       graph.executable.outputs = {{.tile_bytes = {4}}};
       const std::uint32_t held = graph.arena(0, 4);
-      const std::uint32_t first = graph.task(
-          [](Buffers buffers, int) { number(buffers[1]) = number(buffers[0]) + 1; },
-          {graph.input(0), held});
+      const std::uint32_t first =
+          graph.task([](Buffers buffers, int) { number(buffers[1]) = number(buffers[0]) + 1; },
+                     {graph.input(0), held});
       graph.task([](Buffers buffers, int) { number(buffers[1]) = 2 * number(buffers[0]); },
                  {held, graph.output(0)}, {first});
       for (int i = 0; i < 500; ++i) {

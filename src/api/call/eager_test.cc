@@ -186,7 +186,8 @@ TEST(Eager, MistakesDoNotDependOnWhatIsCached) {
 }
 
 TEST(Eager, EachWatcherIsTold) {
-  const Array x = device_put(testing::numbers({4}), NamedSharding(make_mesh({{"data", 2}}), P{"data"}));
+  const Array x =
+      device_put(testing::numbers({4}), NamedSharding(make_mesh({{"data", 2}}), P{"data"}));
   std::vector<int> told;
   for (int i = 0; i < 3; ++i) {
     inspect_array_sharding(x, [&told, i](const NamedSharding&) { told.push_back(i); });

@@ -45,8 +45,7 @@ ContextState::ContextState(const ContextState& settings_of) {
 Settings ContextState::settings() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   Settings settings = settings_;
-  static const DotUnit best = compile::dot_units().back();
-  if (has_best_dot_unit_) settings.dot_unit = best;
+  if (has_best_dot_unit_) settings.dot_unit = compile::best_dot_unit();
   return settings;
 }
 

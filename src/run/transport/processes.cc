@@ -254,7 +254,7 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
           "processes are made once, by the first one");
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
           "all groups have equally many processes");
-  if (Engine::instance().has_threads()) {
+  if (Engine::instance().has_computed()) {
     throw UserError({.what = "one process per device: this process has already started threads",
                      .where = options.where,
                      .found = "an array was computed before",

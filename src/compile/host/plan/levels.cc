@@ -52,9 +52,9 @@ void set_levels(run::Executable& executable) {
     std::int64_t after = 0;
     for (const std::uint32_t next : task.successors)
       after = std::max(after, executable.tasks[next].level);
-    const std::int64_t own =
-        task.control != nullptr ? duration(*task.control)
-                                : work_ns(instruction) / num_tasks[task.instruction];
+    const std::int64_t own = task.control != nullptr
+                                 ? duration(*task.control)
+                                 : work_ns(instruction) / num_tasks[task.instruction];
     task.level = kTaskNs + own + after;
   }
 }

@@ -32,6 +32,7 @@ constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are adde
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
 constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
 constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
+constexpr std::int64_t kPartBytes = 256 << 10;   // least B of a part with few rows
 
 // The size of the L2 cache in floats.
 std::int64_t cache_floats() {
@@ -150,6 +151,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   choose_blocks();
   if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
   if (!b_in_place && !b_by_table) b_order = pack_order(steps.b_k);
+  plan_few_rows();
   choose_parts(num_workers);
 }
 
@@ -302,6 +304,13 @@ void GemmPlan::State::choose_blocks() {
 // in total; several parts per thread balance the load.
 void GemmPlan::State::choose_parts(int num_workers) {
   constexpr double kReadCycles = 2.0;  // per float of an operand
+  if (has_few_rows) {
+    const std::int64_t bytes = batches * n * terms * unit.element_bytes;
+    const std::int64_t most = num_parts_for(num_workers, bytes, kPartBytes, bytes);
+    batch_parts = std::clamp<std::int64_t>(batches, 1, most);
+    panel_parts = std::clamp<std::int64_t>(most / batch_parts, 1, panels);
+    return;
+  }
   const std::int64_t flops = 2 * batches * rows * n * k;
   const std::int64_t wanted = num_parts_for(num_workers, flops, kPartFlops, flops);
   batch_parts = std::clamp<std::int64_t>(batches, 1, wanted);

@@ -12,12 +12,19 @@
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack_bf16-inl.h"
+#include "compile/host/kernels/gemm/gemm_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 
-Unit portable() { return {.kernels = nullptr, .pack = &pack_bf16<AsFloats>, .element_bytes = 2}; }
+Unit portable() {
+  return {.kernels = nullptr,
+          .pack = &pack_bf16<AsFloats>,
+          .element_bytes = 2,
+          .rows_in_place = rows_kernels<HalfColumns<AsFloats>, FusedProduct>(),
+          .rows_of_adjacent_terms = term_kernels<HalfTerms<AsFloats>, FusedProduct>()};
+}
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
 
@@ -66,7 +73,13 @@ Unit avx512_bf16() {
     fill_tiles<Operands::packed, PairProduct>(out);
     return out;
   }();
-  return {.kernels = &kTable, .pack = &pack_bf16<AsPairs>, .element_bytes = 2, .terms = 2};
+  return {.kernels = &kTable,
+          .pack = &pack_bf16<AsPairs>,
+          .element_bytes = 2,
+          .terms = 2,
+          .rows_in_place = rows_kernels<HalfColumns<AsPairs>, PairProduct>(),
+          .rows_of_adjacent_terms = term_kernels<HalfTerms<AsPairs>, PairProduct>(),
+          .rows_packed = rows_kernels<FloatColumns, PairProduct>()};
 }
 
 #else
@@ -91,6 +104,7 @@ Unit unit_of_bf16(DotUnit unit) {
   if (unit == DotUnit::avx512_bf16) return HWY_DYNAMIC_DISPATCH(avx512_bf16)();
   Unit result = HWY_DYNAMIC_DISPATCH(portable)();
   result.kernels = &kernels();
+  result.rows_packed = rows_kernels_of_f32();
   return result;
 }
 

@@ -146,6 +146,26 @@ struct PackArgs {
 
 using PackKernel = void (*)(const PackArgs& args);
 
+/// Steps of a grain for all columns of a part, in products with few rows.
+struct RowsArgs {
+  const float* a;               ///< packed: one word per step and row
+  const void* b;                ///< element (first column, k at offset 0)
+  const std::int64_t* b_k;      ///< an offset for each term
+  const std::int64_t* b_outer;  ///< of each column, from the first one on; if terms are adjacent
+  const std::uint8_t* missing;  ///< per step of two terms
+  std::int64_t steps;
+  std::int64_t steps_to_end;  ///< steps from here on that have offsets, to be prefetched
+  std::int64_t columns;
+  bool resumes;              ///< adds to `sums`
+  float* sums;               ///< of all columns; written in whole vectors
+  std::int64_t sums_stride;  ///< between rows
+};
+
+using RowsKernel = void (*)(const RowsArgs& args);
+inline constexpr std::int64_t kMostFewRows = 4;
+/// Indexed by rows - 1.
+using RowsKernels = std::array<RowsKernel, kMostFewRows>;
+
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 16;    // of tiles in vector registers
@@ -178,6 +198,8 @@ struct Kernels {
 
 /// The kernels of the best instruction set of this machine.
 const Kernels& kernels();
+RowsKernels rows_kernels_of_f32();
+RowsKernels term_kernels_of_f32();
 
 /// How operands of one type are multiplied. A tile takes `terms` terms of a sum in each step.
 struct Unit {
@@ -187,6 +209,10 @@ struct Unit {
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
   bool reads_in_place = false;  ///< tiles can read operands in place
+  /// For few rows, where B has adjacent columns and where it is packed; nullptr: none.
+  RowsKernels rows_in_place = {};
+  RowsKernels rows_of_adjacent_terms = {};  ///< where B has adjacent k
+  RowsKernels rows_packed = {};
   /// The most steps that are multiplied by one instruction, as a block. Blocks begin with the grain
   /// and are filled up at its end. If no grain is that long, blocks are as long as the longest.
   std::int64_t block = 1;

@@ -9,6 +9,7 @@
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack-inl.h"
+#include "compile/host/kernels/gemm/gemm_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,6 +33,9 @@ const Kernels& table() {
   return kTable;
 }
 
+RowsKernels rows() { return rows_kernels<FloatColumns, FusedProduct>(); }
+RowsKernels terms() { return term_kernels<FloatTerms, FusedProduct>(); }
+
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -39,11 +43,21 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels::gemm {
 
 HWY_EXPORT(table);
+HWY_EXPORT(rows);
+HWY_EXPORT(terms);
 
 const Kernels& kernels() { return HWY_DYNAMIC_DISPATCH(table)(); }
 
+RowsKernels rows_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(rows)(); }
+RowsKernels term_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(terms)(); }
+
 Unit unit_of_f32() {
-  return {.kernels = &kernels(), .pack = kernels().pack, .reads_in_place = true};
+  return {.kernels = &kernels(),
+          .pack = kernels().pack,
+          .reads_in_place = true,
+          .rows_in_place = rows_kernels_of_f32(),
+          .rows_of_adjacent_terms = term_kernels_of_f32(),
+          .rows_packed = rows_kernels_of_f32()};
 }
 
 }  // namespace tessera::kernels::gemm

@@ -105,10 +105,9 @@ HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
 }
 
 // Transposes the elements k to k + 3 of one vector of lanes.
-template <class Rows>
-HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, float* const* dst) {
-  const hn::ScalableTag<float> d;
-  const hn::RepartitionToWide<decltype(d)> d2;
+template <class Rows, class DTo>
+HWY_INLINE void load_transposed(DTo d, const Rows& rows, std::int64_t k, hn::Vec<DTo>* terms) {
+  const hn::RepartitionToWide<DTo> d2;
   const auto r0 = load_blocks<0>(d, rows, k);
   const auto r1 = load_blocks<1>(d, rows, k);
   const auto r2 = load_blocks<2>(d, rows, k);
@@ -117,10 +116,18 @@ HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, float* const* dst) 
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
   const auto f = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), d, dst[0]);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), d, dst[1]);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), d, dst[2]);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, e, f)), d, dst[3]);
+  terms[0] = hn::BitCast(d, hn::InterleaveLower(d2, a, b));
+  terms[1] = hn::BitCast(d, hn::InterleaveUpper(d2, a, b));
+  terms[2] = hn::BitCast(d, hn::InterleaveLower(d2, e, f));
+  terms[3] = hn::BitCast(d, hn::InterleaveUpper(d2, e, f));
+}
+
+template <class Rows>
+HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, float* const* dst) {
+  const hn::ScalableTag<float> d;
+  hn::Vec<decltype(d)> terms[4];
+  load_transposed(d, rows, k, terms);
+  for (int i = 0; i < 4; ++i) hn::Store(terms[i], d, dst[i]);
 }
 
 template <class Rows>

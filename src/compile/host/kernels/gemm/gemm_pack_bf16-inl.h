@@ -148,10 +148,9 @@ HWY_INLINE hn::Vec<DTo> load_pairs(DTo d, const std::uint16_t* const* rows, std:
   }
 }
 
-// Transposes four pairs of terms, from `k` on, of one vector of lanes.
-template <class To>
-HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k, int ld,
-                                float* dst) {
+// Transposes four pairs of terms, from `k` on, of one vector of lanes: a pair in each word, the
+// first term in the low half.
+HWY_INLINE void load_transposed(const std::uint16_t* const* rows, std::int64_t k, V32* pairs) {
   const D32 d;
   const hn::RepartitionToWide<D32> d2;
   const V32 r0 = load_pairs<0>(d, rows, k), r1 = load_pairs<1>(d, rows, k);
@@ -160,11 +159,19 @@ HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
   const auto f = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
+  pairs[0] = hn::BitCast(d, hn::InterleaveLower(d2, a, b));
+  pairs[1] = hn::BitCast(d, hn::InterleaveUpper(d2, a, b));
+  pairs[2] = hn::BitCast(d, hn::InterleaveLower(d2, e, f));
+  pairs[3] = hn::BitCast(d, hn::InterleaveUpper(d2, e, f));
+}
+
+template <class To>
+HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k, int ld,
+                                float* dst) {
+  V32 pairs[4];
+  load_transposed(rows, k, pairs);
   const std::int64_t step = std::int64_t{2 / To::kTerms} * ld;  // distance between pairs
-  To::store_pairs(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), ld, dst);
-  To::store_pairs(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), ld, dst + step);
-  To::store_pairs(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), ld, dst + 2 * step);
-  To::store_pairs(hn::BitCast(d, hn::InterleaveUpper(d2, e, f)), ld, dst + 3 * step);
+  for (int i = 0; i < 4; ++i) To::store_pairs(pairs[i], ld, dst + i * step);
 }
 
 #endif

@@ -103,6 +103,8 @@ struct GemmPlan::State {
   std::int64_t narrow_tiles = 1;  // tiles that are computed at once in panels of at most one vector
   std::int64_t strip_tiles = 1;   // tiles next to each other in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at once
+  bool has_few_rows = false;      // gemm_rows.cc runs the parts
+  std::vector<std::int64_t> packed_steps;  // of B, if few rows read it packed: offsets
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
   State(GemmProblem p, const gemm::Unit& how, int num_workers);
@@ -145,6 +147,10 @@ struct GemmPlan::State {
                            const gemm::PackOrder& order, const gemm::Chunk& chunk) const;
 
  private:
+  void plan_few_rows();
+  std::int64_t scratch_of_few_rows() const;
+  void run_few_rows(std::span<const void* const> a, std::span<const void* const> b,
+                    std::span<float* const> c, float* scratch, int part) const;
   void check() const;
   void cut_result();
   void join_batches();

@@ -537,12 +537,14 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
 }  // namespace
 
 std::int64_t GemmPlan::State::scratch_floats(int part) const {
+  if (has_few_rows) return scratch_of_few_rows();
   const PartRun run(*this, part);
   return run.empty() || tree.chunks.empty() ? 0 : run.scratch_floats();
 }
 
 void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,
                                std::span<float* const> c, int part) const {
+  if (has_few_rows) return run_few_rows(a, b, c, t_scratch.reserve(scratch_floats(part)), part);
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
@@ -563,6 +565,10 @@ void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const v
     const State& state = *plan->state_;
     PartRun run(state, part);
     if (run.empty()) continue;
+    if (state.has_few_rows) {
+      state.run_part(a, b, c, part);
+      continue;
+    }
     if (state.tree.chunks.empty()) {
       run.zero(c);
       continue;

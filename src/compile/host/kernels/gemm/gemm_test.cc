@@ -314,11 +314,11 @@ TEST(Gemm, NarrowLastPanels) {
   }
 }
 
-// With few rows, B is read in place.
+// With few rows, B is read in place where its columns are adjacent.
 TEST(Gemm, FewRows) {
   Random random;
   for (std::int64_t m = 1; m <= 8; ++m) {
-    for (std::int64_t n : {16, 32, 80, 256}) {
+    for (std::int64_t n : {1, 5, 16, 17, 32, 63, 80, 256, 257, 700}) {
       const std::int64_t k = random.integer(1, 300);
       expect_exact(make_case(random, 2, m, n, k, even_leaves(k, 8), false), random);
       expect_exact(make_case(random, 1, m, n, k, random_leaves(random, k), true), random);
