@@ -15,7 +15,8 @@ namespace tessera::plugin {
 
 namespace {
 
-Port port_of(const run::Placement& placement) {
+/// `num_terms`: dimensions in front that JAX does not see.
+Port port_of(const run::Placement& placement, std::size_t num_terms) {
   Port port{.type = element_type(placement.type.dtype),
                              .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
                              .tile_of = {},
@@ -25,7 +26,8 @@ Port port_of(const run::Placement& placement) {
     port.tile_of.push_back(static_cast<std::size_t>(tile));
   }
   for (std::int64_t tile = 0; tile < placement.layout.num_tiles(); ++tile) {
-    port.dims.push_back(placement.layout.box(tile).size);
+    const std::vector<std::int64_t>& size = placement.layout.box(tile).size;
+    port.dims.emplace_back(size.begin() + static_cast<std::ptrdiff_t>(num_terms), size.end());
   }
   return port;
 }
@@ -68,13 +70,15 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
       code(std::move(module)),
       num_partitions(static_cast<std::size_t>(options.num_partitions)) {
   fingerprint = hex(code);
-  for (const run::PlacementPtr& placement : program.arguments()) {
-    arguments.push_back(port_of(*placement));
-    argument_shardings.texts.push_back(op_sharding(*placement));
+  for (std::size_t i = 0; i < program.arguments().size(); ++i) {
+    const run::Placement& placement = *program.arguments()[i];
+    arguments.push_back(port_of(placement, program.argument_terms()[i]));
+    argument_shardings.texts.push_back(op_sharding(placement, program.argument_terms()[i]));
   }
-  for (const run::PlacementPtr& placement : program.results()) {
-    results.push_back(port_of(*placement));
-    result_shardings.texts.push_back(op_sharding(*placement));
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    const run::Placement& placement = *program.results()[i];
+    results.push_back(port_of(placement, program.result_terms()[i]));
+    result_shardings.texts.push_back(op_sharding(placement, program.result_terms()[i]));
     memory_kinds.texts.emplace_back(kMemoryKind);
     result_types.push_back(results.back().type);
     const std::vector<std::int64_t>& dims = results.back().dims[0];

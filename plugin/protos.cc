@@ -95,33 +95,37 @@ std::string device_assignment(const std::vector<int>& devices) {
   return bytes;
 }
 
-std::string op_sharding(const run::Placement& placement) {
+std::string op_sharding(const run::Placement& placement, std::size_t num_terms) {
   std::string bytes;
   protozero::pbf_writer message(bytes);
   const Layout& layout = placement.layout;
   const std::int64_t num_devices = placement.mesh.num_devices();
-  if (layout.num_tiles() == 1) {
+  std::vector<std::int64_t> counts;
+  std::int64_t num_tiles = 1;
+  for (std::size_t dim = num_terms; dim < placement.type.shape.size(); ++dim) {
+    counts.push_back(layout.num_shards_of(dim));
+    num_tiles *= counts.back();
+  }
+  if (num_tiles == 1) {
     message.add_enum(sharding::kType, sharding::kReplicated);
     return bytes;
   }
   // The devices of the first tile, then those of the second one, ...; tiles are numbered row-major.
-  std::vector<std::int64_t> counts;
-  for (std::size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
-    counts.push_back(layout.num_shards_of(dim));
-  }
-  std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(layout.num_tiles()));
+  std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(num_tiles));
   for (std::int64_t device = 0; device < num_devices; ++device) {
     const AtomDigits digits = device_digits(placement.mesh, device);
     std::int64_t number = 0;
-    for (std::size_t dim = 0; dim < counts.size(); ++dim) {
-      number = number * counts[dim] + layout.shard(dim, digits);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      number = number * counts[i] + layout.shard(num_terms + i, digits);
     }
     devices[static_cast<std::size_t>(number)].push_back(device);
   }
-  const std::int64_t replicas = num_devices / layout.num_tiles();
+  const std::int64_t replicas = num_devices / num_tiles;
   if (replicas > 1) counts.push_back(replicas);
   std::vector<std::int64_t> all;
-  for (const std::vector<std::int64_t>& each : devices) all.insert(all.end(), each.begin(), each.end());
+  for (const std::vector<std::int64_t>& each : devices) {
+    all.insert(all.end(), each.begin(), each.end());
+  }
   message.add_enum(sharding::kType, sharding::kOther);
   message.add_packed_int64(sharding::kTileDims, counts.begin(), counts.end());
   message.add_packed_int64(sharding::kTileDevices, all.begin(), all.end());

@@ -131,6 +131,8 @@ ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices) {
   stablehlo::Imported imported = stablehlo::import_module(*module, map_tiles);
   check_mesh(imported.function, num_devices, imported.where);
   donated_ = imported.donated;
+  argument_terms_ = imported.argument_terms;
+  result_terms_ = imported.result_terms;
   const Settings settings = current_settings();
   program_ = program_of(imported, settings, {});
   arguments_.assign(program_->inputs.begin(),

@@ -34,6 +34,9 @@ class ModuleProgram {
   const std::vector<PlacementPtr>& arguments() const { return arguments_; }
   const std::vector<PlacementPtr>& results() const { return results_; }
   const std::vector<bool>& donated() const { return donated_; }
+  /// How many dimensions in front hold terms of a sum: see stablehlo::Imported.
+  const std::vector<std::size_t>& argument_terms() const { return argument_terms_; }
+  const std::vector<std::size_t>& result_terms() const { return result_terms_; }
   /// The partitioned program, and its collectives with what causes them.
   std::string text() const;
   std::string explain() const;
@@ -54,6 +57,8 @@ class ModuleProgram {
   std::vector<PlacementPtr> arguments_;
   std::vector<PlacementPtr> results_;
   std::vector<bool> donated_;
+  std::vector<std::size_t> argument_terms_;
+  std::vector<std::size_t> result_terms_;
 };
 
 }  // namespace tessera::detail

@@ -29,13 +29,17 @@ void read_mesh(ModuleContext& context) {
   }
 }
 
+std::vector<const Attribute*> unreduced_axes(const Attribute& sharding) {
+  const auto first = static_cast<std::ptrdiff_t>(1 + sharding.numbers[0] + sharding.numbers[1]);
+  return {sharding.items.begin() + first, sharding.items.begin() + first + sharding.numbers[2]};
+}
+
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op) {
   auto need = [&](bool holds, const char* reason) {
     if (!holds) fail_unsupported(context, op, reason);
   };
   need(attribute.kind == Kind::sharding, "a sharding of another kind");
-  need(attribute.numbers[2] == 0, "a sharding with unreduced axes");
   const auto rank = static_cast<std::size_t>(attribute.numbers[0]);
   need(rank == type.shape.size(), "a sharding of another rank");
   std::vector<SpecEntry> entries;
