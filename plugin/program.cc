@@ -97,6 +97,14 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
 
 
 
+const std::string& CompiledProgram::text() const {
+  std::call_once(text_once_, [&] {
+    text_ = program.stablehlo();
+    if (text_.empty()) text_ = code;
+  });
+  return text_;
+}
+
 namespace {
 
 /// Writes the program that Tessera made of a module, with its collectives, to the folder that
@@ -199,7 +207,7 @@ void output_dimensions(abi::OutputDimensions& a) {
 
 void optimized_program(abi::OptimizedProgram& a) {
   static constexpr std::string_view kFormat = "mlir";
-  const std::string& code = a.compiled->held->code;
+  const std::string& code = a.compiled->held->text();
   a.program->format = kFormat.data();
   a.program->format_size = kFormat.size();
   if (a.program->code == nullptr) {

@@ -9,6 +9,7 @@
 #include "partition/partition.h"
 #include "stablehlo/bytecode/module.h"
 #include "stablehlo/import/import.h"
+#include "stablehlo/stablehlo.h"
 
 namespace tessera::detail {
 
@@ -158,6 +159,24 @@ std::string ModuleProgram::text() const {
 
 std::string ModuleProgram::explain() const {
   return partition::explain_text(program_->partitioned, {});
+}
+
+std::string ModuleProgram::stablehlo() const {
+  const Program& program = *program_;
+  if (!program.captured.empty()) return {};  // these would be arguments of the text
+  ir::Function function = program.partitioned;
+  std::vector<ir::ValueId> outputs;
+  std::size_t next = 0;
+  for (const int input : program.forwarded) {
+    outputs.push_back(input < 0 ? function.outputs[next++]
+                                : function.inputs[static_cast<std::size_t>(input)]);
+  }
+  function.outputs = std::move(outputs);
+  try {
+    return tessera::stablehlo::emit(function, {.donated = program.is_donated});
+  } catch (const UserError&) {
+    return {};
+  }
 }
 
 DeviceBytes ModuleProgram::memory() const {

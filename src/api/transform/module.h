@@ -40,6 +40,8 @@ class ModuleProgram {
   /// The partitioned program, and its collectives with what causes them.
   std::string text() const;
   std::string explain() const;
+  /// What one device computes, as text in StableHLO; empty if that cannot be written.
+  std::string stablehlo() const;
   /// Bytes of one device.
   DeviceBytes memory() const;
   /// Of all devices.

@@ -39,6 +39,9 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   c.need(shardings.kind == Kind::shardings && i < shardings.items.size(), "too few shardings");
   const Attribute& sharding = *shardings.items[i];
   c.need(sharding.kind == Kind::sharding, "a sharding of another kind");
+  const ModuleContext& context = c.frame.context();
+  const auto mesh = context.meshes.find(sharding.items[0]->text);
+  c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of a second mesh");
   const auto named = [&](const Attribute* axis) {
     c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
     return std::ranges::find(manual, axis->text, [](const MeshAxis& each) {

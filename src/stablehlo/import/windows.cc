@@ -68,7 +68,6 @@ Values reduce_window(Context& c) {
   const bool is_sum = name == "sum" || name == "prod";
   const DType dtype = is_sum ? ops::sum_dtype(given.dtype) : given.dtype;
   ValueId x = ops::convert(c.b(), c.operand(0), dtype);
-  const ValueId first = ops::convert(c.b(), c.operand(1), dtype);
   if (rank == 0) return {with_first(c, x, c.operand(1), join)};
   if (all_are(stride, 1) && all_are(base, 1) && is_neutral(c, c.operand(1), join)) {
     if (const auto result = cumulative(c, x, window, padding, name)) {
@@ -80,7 +79,9 @@ Values reduce_window(Context& c) {
          "negative padding");
   Ints interior;
   for (const std::int64_t each : base) interior.push_back(each - 1);
-  x = ops::pad(c.b(), x, first, padding.low, padding.high, interior);
+  // As XLA has it, padding changes nothing, and the first value counts once.
+  const ValueId neutral = ops::scalar(c.b(), neutral_of(join, given.dtype), dtype);
+  x = ops::pad(c.b(), x, neutral, padding.low, padding.high, interior);
   const ValueId result =
       c.b().emit("reduce_window_" + name, {{"stride", stride}, {"window", window}}, {x});
   return {with_first(c, ops::convert(c.b(), result, given.dtype), c.operand(1), join)};
