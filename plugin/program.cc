@@ -18,9 +18,9 @@ namespace {
 /// `num_terms`: dimensions in front that JAX does not see.
 Port port_of(const run::Placement& placement, std::size_t num_terms) {
   Port port{.type = element_type(placement.type.dtype),
-                             .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
-                             .tile_of = {},
-                             .dims = {}};
+            .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
+            .tile_of = {},
+            .dims = {}};
   for (std::int64_t device = 0; device < placement.mesh.num_devices(); ++device) {
     const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, device));
     port.tile_of.push_back(static_cast<std::size_t>(tile));
@@ -43,8 +43,6 @@ abi::NamedValue cost(std::string_view name, std::int64_t value) {
   return result;
 }
 
-
-
 std::string hex(std::string_view data) {
   std::string text;
   for (const std::uint8_t byte : sha1(data)) {
@@ -56,7 +54,6 @@ std::string hex(std::string_view data) {
 }
 
 }  // namespace
-
 
 void Texts::finish() {
   for (const std::string& text : texts) {
@@ -93,9 +90,6 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   constexpr std::int64_t kShortBytes = 1 << 18;
   is_short = !program.has_loops() && program.flops() < kShortFlops && program.bytes() < kShortBytes;
 }
-
-
-
 
 const std::string& CompiledProgram::text() const {
   std::call_once(text_once_, [&] {
@@ -171,9 +165,7 @@ void loaded_destroy(abi::LoadedDestroy& a) { delete a.loaded; }
 void loaded_devices(abi::LoadedDevices& a) { set_list(a, a.object->devices); }
 void loaded_delete(abi::LoadedDelete& a) { a.object->is_deleted = true; }
 void loaded_is_deleted(abi::LoadedIsDeleted& a) { a.value = a.object->is_deleted; }
-void loaded_fingerprint(abi::LoadedFingerprint& a) {
-  set_text(a, a.object->compiled->fingerprint);
-}
+void loaded_fingerprint(abi::LoadedFingerprint& a) { set_text(a, a.object->compiled->fingerprint); }
 void logical_ids(abi::LogicalIds& a) { set_list(a, a.object->logical_ids); }
 
 void assignment(abi::LoadedAssignment& a) {
@@ -238,7 +230,9 @@ void shardings(abi::GetShardings& a, const Texts& texts) {
 void shardings_of_arguments(abi::GetShardings& a) {
   shardings(a, a.compiled->held->argument_shardings);
 }
-void shardings_of_results(abi::GetShardings& a) { shardings(a, a.compiled->held->result_shardings); }
+void shardings_of_results(abi::GetShardings& a) {
+  shardings(a, a.compiled->held->result_shardings);
+}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-"""cases.py: small JAX programs on Tessera, each beside JAX's own CPU backend. Prints what differs."""
+"""cases.py: small JAX programs on Tessera, each beside JAX's CPU backend. Prints what differs."""
 import functools
 import itertools
 import sys
@@ -54,8 +54,8 @@ def register_all(kind, functions, *arguments, tolerance=3e-6):
 
 # --- elementwise
 
-UNARY = ("abs ceil cos cosh exp expm1 floor log1p negative round sign sin sinh sqrt square tan tanh "
-         "isfinite isnan arctan arcsinh cbrt reciprocal rint trunc").split()
+UNARY = ("abs ceil cos cosh exp expm1 floor log1p negative round sign sin sinh sqrt square tan "
+         "tanh isfinite isnan arctan arcsinh cbrt reciprocal rint trunc").split()
 for dtype in (np.float32, jnp.bfloat16):
     for name in UNARY:
         CASES[f"{name}_{np.dtype(dtype).name}"] = functools.partial(
@@ -100,7 +100,8 @@ register_all("shape", {
     "flip": lambda x: jnp.flip(x, 2), "repeat": lambda x: jnp.repeat(x, 3, 1),
     "split": lambda x: jnp.split(x, 3, 1), "where": lambda x: jnp.where(x > 0, x, 7),
     "triu": lambda x: jnp.triu(x[0]), "diag": lambda x: jnp.diag(x[0, 0]), "iota": lambda x:
-    lax.broadcasted_iota(jnp.int32, x.shape, 1), "einsum": lambda x: jnp.einsum("abc,abd->bcd", x, x)},
+    lax.broadcasted_iota(jnp.int32, x.shape, 1), "einsum":
+    lambda x: jnp.einsum("abc,abd->bcd", x, x)},
     X)
 register_all("index", {
     "take": lambda x: jnp.take(x, jnp.array([3, 0, 9, -1]), axis=1), "row": lambda x: x[2],
@@ -108,7 +109,8 @@ register_all("index", {
     "along": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
     "set": lambda x: x.at[1, :, 2].set(9.0), "add": lambda x: x.at[jnp.array([1, 1, 3])].add(2.0),
     "multiply": lambda x: x.at[1, 2].multiply(3.0), "max": lambda x: x.at[jnp.array([2, 0])].max(
-        0.5, unique_indices=True), "set_out": lambda x: x.at[jnp.array([1, 17])].set(0.0, mode="drop"),
+        0.5, unique_indices=True),
+    "set_out": lambda x: x.at[jnp.array([1, 17])].set(0.0, mode="drop"),
     "dynamic": lambda x: lax.dynamic_slice(x, (jnp.int32(3), 1, 0), (2, 3, 5)),
     "update": lambda x: lax.dynamic_update_slice(x, x[:1, :2], (3, 1, 0)),
     "one_hot": lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 7), "top_k": lambda x: lax.top_k(x, 3),
@@ -240,8 +242,10 @@ def trained(mesh, weights, batch):
 LAYOUTS = {
     "data": ((8,), (P(), P()), P("x")), "data2": ((2,), (P(), P()), P("x")),
     "data4": ((4,), (P(), P()), P("x")), "fsdp": ((8,), (P(None, "x"), P("x")), P("x")),
-    "4x2": ((4, 2), (P(None, "y"), P("y")), P("x")), "2x4": ((2, 4), (P(None, "y"), P("y")), P("x")),
-    "rows": ((2, 4), (P("y"), P("y")), P("x", "y")), "2x2x2": ((2, 2, 2), (P("y", "z"), P("z")), P("x"))}
+    "4x2": ((4, 2), (P(None, "y"), P("y")), P("x")),
+    "2x4": ((2, 4), (P(None, "y"), P("y")), P("x")),
+    "rows": ((2, 4), (P("y"), P("y")), P("x", "y")),
+    "2x2x2": ((2, 2, 2), (P("y", "z"), P("z")), P("x"))}
 
 
 def same_bits(name):
@@ -269,7 +273,8 @@ MAPPED = {
              lambda x: x.reshape(4, 4, 8).sum(0)),
     "pmean": (lambda a: lax.pmean(a, ("x", "y")), P("x", "y"), P(),
               lambda x: tiles(x).mean((0, 1))),
-    "pmax": (lambda a: lax.pmax(a, "y"), P("x", "y"), P("x"), lambda x: tiles(x).max(1).reshape(16, 4)),
+    "pmax": (lambda a: lax.pmax(a, "y"), P("x", "y"), P("x"),
+             lambda x: tiles(x).max(1).reshape(16, 4)),
     "gather": (lambda a: lax.all_gather(a, ("y", "x")), P("x", "y"), P(),
                lambda x: tiles(x).swapaxes(0, 1).reshape(8, 4, 4)),
     "gather_tiled": (lambda a: lax.all_gather(a, "y", axis=1, tiled=True), P("x", "y"), P("x"),
@@ -300,7 +305,8 @@ def _():
         out_specs=(P("x"), P()), axis_names={"x"}))
     x = random(16, 8)
     scaled, total = run(x)
-    np.testing.assert_array_equal(scaled, x * np.repeat(np.arange(4), 4)[:, None].astype(np.float32))
+    index = np.repeat(np.arange(4), 4)[:, None].astype(np.float32)
+    np.testing.assert_array_equal(scaled, x * index)
     np.testing.assert_allclose(total, x.reshape(4, 4, 8).sum(0), rtol=1e-5, atol=1e-5)
 
 

@@ -8,7 +8,8 @@ import sys
 def main():
     for name in sys.argv[1:]:
         path = pathlib.Path(name)
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
         counts = collections.Counter(line["outcome"] for line in lines)
         ran = counts["passed"] + counts["failed"]
         rate = 100 * counts["passed"] / ran if ran else 0

@@ -91,8 +91,7 @@ std::shared_ptr<Program> program_of(stablehlo::Imported imported, const Settings
   }
   for (const stablehlo::ConstantArray& constant : imported.constants) {
     const PlacementPtr placement = replicated_placement(constant.type, function.mesh);
-    auto buffer =
-        std::make_shared<run::Buffer>(static_cast<std::int64_t>(constant.bytes.size()));
+    auto buffer = std::make_shared<run::Buffer>(static_cast<std::int64_t>(constant.bytes.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(constant.bytes.data()), constant.bytes.size(),
                 buffer->data());
     program->captured.push_back(make_concrete(placement, {std::move(buffer)}));
@@ -212,7 +211,8 @@ std::int64_t ModuleProgram::bytes() const {
 bool ModuleProgram::has_loops() const {
   const run::Executable* executable = program_->executable.get();
   const auto is_control = [](const run::Task& task) { return task.control != nullptr; };
-  return executable != nullptr && std::any_of(executable->tasks.begin(), executable->tasks.end(), is_control);
+  return executable != nullptr &&
+         std::any_of(executable->tasks.begin(), executable->tasks.end(), is_control);
 }
 
 std::vector<run::Tiles> ModuleProgram::run(std::vector<run::Tiles> arguments) const {

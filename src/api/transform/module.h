@@ -1,5 +1,5 @@
-// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what the
-// plugin for JAX runs.
+// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what
+// the plugin for JAX runs.
 #pragma once
 
 #include <memory>

@@ -135,8 +135,8 @@ Values reduce_precision(Context& c) {
   constexpr std::int64_t kMantissa = 23;
   if (mantissa < kMantissa) {
     const std::int64_t dropped = kMantissa - mantissa;
-    const ValueId last = ops::bitwise_and(
-        b, b.emit("shift_right_logical", {}, {bits, word(dropped)}), word(1));
+    const ValueId last =
+        ops::bitwise_and(b, b.emit("shift_right_logical", {}, {bits, word(dropped)}), word(1));
     const ValueId half = word((std::int64_t{1} << (dropped - 1)) - 1);
     bits = ops::bitwise_and(b, ops::add(b, bits, ops::add(b, last, half)),
                             word(-(std::int64_t{1} << dropped)));

@@ -28,8 +28,8 @@ using TileSpec = std::vector<std::vector<std::string>>;
 
 /// A function of the tiles of one device.
 struct ManualBody {
-  /// Its inputs: the operands, then values that are the same on all devices. Devices are elements of
-  /// the named axes.
+  /// Its inputs: the operands, then values that are the same on all devices. Devices are elements
+  /// of the named axes.
   ir::Function function;
   std::vector<MeshAxis> axes;     // that it is mapped over
   std::vector<TileSpec> inputs;   // of the operands

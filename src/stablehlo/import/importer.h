@@ -26,10 +26,10 @@ using Values = std::vector<ValueId>;
 struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
-  Mesh mesh = {};                                      // the first one
+  Mesh mesh = {};                                          // the first one
   std::unordered_map<std::string_view, Mesh> meshes = {};  // by name
-  std::size_t equations = 0;          // so far
-  Span call_line = {};                // of the call that is being inlined
+  std::size_t equations = 0;                               // so far
+  Span call_line = {};                                     // of the call that is being inlined
   MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };

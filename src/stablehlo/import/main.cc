@@ -78,8 +78,8 @@ void place_results(ModuleContext& context, const Operation& main, Frame& frame, 
     if (sharding == nullptr) continue;
     const Type type = frame.type(outputs[i]);
     const Type whole = with_terms(type, terms);
-    Sharding placed = with_terms(context, sharding_of(context, *sharding, type, main), terms,
-                                 whole, main);
+    Sharding placed =
+        with_terms(context, sharding_of(context, *sharding, type, main), terms, whole, main);
     if (!terms.empty()) {
       Ints high(whole.shape.size(), 0);
       Shape first = whole.shape;

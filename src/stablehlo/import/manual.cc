@@ -29,7 +29,7 @@ std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
 
 /// What a sharding says about manual axes.
 struct ManualSharding {
-  TileSpec split;                 // per dimension
+  TileSpec split;                     // per dimension
   std::vector<ops::NamedAxis> terms;  // axes whose devices have terms of a sum
 };
 
@@ -44,9 +44,8 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of a second mesh");
   const auto named = [&](const Attribute* axis) {
     c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
-    return std::ranges::find(manual, axis->text, [](const MeshAxis& each) {
-      return std::string_view(each.name);
-    });
+    return std::ranges::find(manual, axis->text,
+                             [](const MeshAxis& each) { return std::string_view(each.name); });
   };
   ManualSharding result;
   for (std::int64_t dim = 0; dim < sharding.numbers[0]; ++dim) {
@@ -103,8 +102,7 @@ Values manual_computation(Context& c) {
   std::vector<Axes> output_terms;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     ManualSharding sharding = sharding_of(c, c.attribute("in_shardings"), i, body.axes);
-    c.need(sharding.split.size() == c.type(operands[i]).shape.size(),
-           "a sharding of another rank");
+    c.need(sharding.split.size() == c.type(operands[i]).shape.size(), "a sharding of another rank");
     body.inputs.push_back(std::move(sharding.split));
     input_terms.push_back(std::move(sharding.terms));
   }
@@ -313,8 +311,7 @@ ValueId exchanged(Context& c, ValueId parts, const Axes& axes, bool is_pinned) {
 
 Values reduce_scatter(Context& c) {
   const Axes axes = exchanged_axes(c);
-  const ValueId parts =
-      divided(c, c.operand(0), c.integer("scatter_dimension"), size_of(axes));
+  const ValueId parts = divided(c, c.operand(0), c.integer("scatter_dimension"), size_of(axes));
   return {reduced_with(c, exchanged(c, parts, axes, false), c.region(0), {0})};
 }
 

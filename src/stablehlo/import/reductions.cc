@@ -10,7 +10,8 @@ namespace tessera::stablehlo {
 std::string_view joined_by(const Region& body) {
   // Within functions of tiles, numbers have shardings too.
   const auto is_copy = [](const Operation& op) {
-    return (op.name == "sdy.sharding_constraint" || op.name == "builtin.unrealized_conversion_cast") &&
+    return (op.name == "sdy.sharding_constraint" ||
+            op.name == "builtin.unrealized_conversion_cast") &&
            op.results.size() == 1 && op.operands.size() == 1;
   };
   std::vector<const Operation*> steps;

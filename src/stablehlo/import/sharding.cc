@@ -74,8 +74,7 @@ Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, c
     entries.push_back(std::move(entry));
     if (dimension.numbers[0] == 0) open.push_back(i);
   }
-  Sharding result =
-      to_constraint(mesh, PartitionSpec(std::move(entries)), type, "stablehlo", {});
+  Sharding result = to_constraint(mesh, PartitionSpec(std::move(entries)), type, "stablehlo", {});
   result.open = std::move(open);
   return result;
 }

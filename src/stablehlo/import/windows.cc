@@ -116,12 +116,10 @@ Values select_and_scatter(Context& c) {
   const ValueId chosen = b.emit("reduce_window_" + name, windows, {x});
   const ValueId numbers = b.emit("find_in_windows", windows, {x, chosen});
   c.need(c.type(chosen).shape == c.type(c.operand(1)).shape, "windows of another number");
-  return {b.emit("spread_from_windows",
-                 {{"low", padding.low},
-                  {"shape", type.shape},
-                  {"stride", stride},
-                  {"window", window}},
-                 {numbers, c.operand(1)})};
+  return {
+      b.emit("spread_from_windows",
+             {{"low", padding.low}, {"shape", type.shape}, {"stride", stride}, {"window", window}},
+             {numbers, c.operand(1)})};
 }
 
 /// The dimensions that an operand or result of a convolution has.
