@@ -112,8 +112,13 @@ Values while_loop(Context& c) {
     if (counting->iterations == 0) return c.operands;
     const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
     if (counting->is_from_zero) {
-      const CountedLoop loop{
+      CountedLoop loop{
           .length = counting->iterations, .num_consts = consts, .counter = counting->counter};
+      for (std::size_t i = 0; i < consts; ++i) {
+        const auto splat = c.frame.splats.find(operands[i]);
+        const bool is_known = splat != c.frame.splats.end() && c.type(operands[i]).shape.empty();
+        loop.numbers.push_back(is_known ? std::optional(splat->second) : std::nullopt);
+      }
       return counted_loop(c.b(), loop, *body, operands);
     }
     const ops::ScanParts parts{

@@ -55,6 +55,10 @@ class Body {
   }
 
   std::optional<double> number(ValueId value) const {
+    const auto input = std::ranges::find(function_.inputs, value) - function_.inputs.begin();
+    if (input < static_cast<std::ptrdiff_t>(loop_.numbers.size())) {
+      return loop_.numbers[static_cast<std::size_t>(input)];
+    }
     if (op_of(value) != "constant" || !function_.type(value).shape.empty()) return std::nullopt;
     return makers_[value]->attributes.get<double>("value");
   }
