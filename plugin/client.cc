@@ -140,7 +140,9 @@ void device_attributes(abi::DeviceAttributes& a) {
   a.free_owner = [](void*) {};
 }
 
-void description_attributes(abi::DescriptionAttributes& a) { set_list(a, std::span<abi::NamedValue>()); }
+void description_attributes(abi::DescriptionAttributes& a) {
+  set_list(a, std::span<abi::NamedValue>());
+}
 
 void memory_id(abi::MemoryId& a) { a.value = a.object->id; }
 void memory_kind(abi::MemoryKind& a) { set_text(a, kMemoryKind); }

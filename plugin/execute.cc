@@ -119,8 +119,8 @@ void execute(abi::Execute& a) {
     const Port& port = compiled.results[i];
     std::vector<TilePtr> tiles;
     for (std::size_t t = 0; t < port.num_tiles; ++t) {
-      tiles.push_back(std::make_shared<Tile>(
-          Tile{.ready = std::make_shared<Completion>(), .data = nullptr}));
+      tiles.push_back(
+          std::make_shared<Tile>(Tile{.ready = std::make_shared<Completion>(), .data = nullptr}));
     }
     for (std::size_t device = 0; device < a.num_devices; ++device) {
       const std::size_t tile = port.tile_of[device];

@@ -32,9 +32,9 @@ static_assert(offsetof(abi::PluginApi, functions) == 40);
 
 template <std::size_t number>
 abi::Error* unsupported(void* /*arguments*/) {
-  return error_of(std::make_shared<const Failure>(
-      Failure{abi::kUnimplemented, "tessera: function " + std::to_string(number) +
-                                       " of the PJRT interface is not supported"}));
+  return error_of(std::make_shared<const Failure>(Failure{
+      abi::kUnimplemented,
+      "tessera: function " + std::to_string(number) + " of the PJRT interface is not supported"}));
 }
 
 template <std::size_t... numbers>
@@ -85,7 +85,8 @@ abi::PluginApi make_table() {
                                               .of_results = result_shardings};
   abi::PluginApi api;
   api.extensions = &shardings;
-  api.version = {.struct_size = sizeof(abi::Version), .extensions = nullptr, .major = 0, .minor = kMinor};
+  api.version = {
+      .struct_size = sizeof(abi::Version), .extensions = nullptr, .major = 0, .minor = kMinor};
   fill_unsupported(api, std::make_index_sequence<abi::kNumFunctions>());
   const auto set = [&](abi::Function function, abi::AnyFunction body) {
     api.functions[static_cast<std::size_t>(function)] = body;

@@ -15,17 +15,19 @@ namespace tessera::plugin {
 
 namespace {
 
-Port port_of(const run::Placement& placement) {
+/// `num_terms`: dimensions in front that JAX does not see.
+Port port_of(const run::Placement& placement, std::size_t num_terms) {
   Port port{.type = element_type(placement.type.dtype),
-                             .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
-                             .tile_of = {},
-                             .dims = {}};
+            .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
+            .tile_of = {},
+            .dims = {}};
   for (std::int64_t device = 0; device < placement.mesh.num_devices(); ++device) {
     const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, device));
     port.tile_of.push_back(static_cast<std::size_t>(tile));
   }
   for (std::int64_t tile = 0; tile < placement.layout.num_tiles(); ++tile) {
-    port.dims.push_back(placement.layout.box(tile).size);
+    const std::vector<std::int64_t>& size = placement.layout.box(tile).size;
+    port.dims.emplace_back(size.begin() + static_cast<std::ptrdiff_t>(num_terms), size.end());
   }
   return port;
 }
@@ -41,8 +43,6 @@ abi::NamedValue cost(std::string_view name, std::int64_t value) {
   return result;
 }
 
-
-
 std::string hex(std::string_view data) {
   std::string text;
   for (const std::uint8_t byte : sha1(data)) {
@@ -54,7 +54,6 @@ std::string hex(std::string_view data) {
 }
 
 }  // namespace
-
 
 void Texts::finish() {
   for (const std::string& text : texts) {
@@ -68,13 +67,15 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
       code(std::move(module)),
       num_partitions(static_cast<std::size_t>(options.num_partitions)) {
   fingerprint = hex(code);
-  for (const run::PlacementPtr& placement : program.arguments()) {
-    arguments.push_back(port_of(*placement));
-    argument_shardings.texts.push_back(op_sharding(*placement));
+  for (std::size_t i = 0; i < program.arguments().size(); ++i) {
+    const run::Placement& placement = *program.arguments()[i];
+    arguments.push_back(port_of(placement, program.argument_terms()[i]));
+    argument_shardings.texts.push_back(op_sharding(placement, program.argument_terms()[i]));
   }
-  for (const run::PlacementPtr& placement : program.results()) {
-    results.push_back(port_of(*placement));
-    result_shardings.texts.push_back(op_sharding(*placement));
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    const run::Placement& placement = *program.results()[i];
+    results.push_back(port_of(placement, program.result_terms()[i]));
+    result_shardings.texts.push_back(op_sharding(placement, program.result_terms()[i]));
     memory_kinds.texts.emplace_back(kMemoryKind);
     result_types.push_back(results.back().type);
     const std::vector<std::int64_t>& dims = results.back().dims[0];
@@ -90,8 +91,13 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   is_short = !program.has_loops() && program.flops() < kShortFlops && program.bytes() < kShortBytes;
 }
 
-
-
+const std::string& CompiledProgram::text() const {
+  std::call_once(text_once_, [&] {
+    text_ = program.stablehlo();
+    if (text_.empty()) text_ = code;
+  });
+  return text_;
+}
 
 namespace {
 
@@ -159,9 +165,7 @@ void loaded_destroy(abi::LoadedDestroy& a) { delete a.loaded; }
 void loaded_devices(abi::LoadedDevices& a) { set_list(a, a.object->devices); }
 void loaded_delete(abi::LoadedDelete& a) { a.object->is_deleted = true; }
 void loaded_is_deleted(abi::LoadedIsDeleted& a) { a.value = a.object->is_deleted; }
-void loaded_fingerprint(abi::LoadedFingerprint& a) {
-  set_text(a, a.object->compiled->fingerprint);
-}
+void loaded_fingerprint(abi::LoadedFingerprint& a) { set_text(a, a.object->compiled->fingerprint); }
 void logical_ids(abi::LogicalIds& a) { set_list(a, a.object->logical_ids); }
 
 void assignment(abi::LoadedAssignment& a) {
@@ -195,7 +199,7 @@ void output_dimensions(abi::OutputDimensions& a) {
 
 void optimized_program(abi::OptimizedProgram& a) {
   static constexpr std::string_view kFormat = "mlir";
-  const std::string& code = a.compiled->held->code;
+  const std::string& code = a.compiled->held->text();
   a.program->format = kFormat.data();
   a.program->format_size = kFormat.size();
   if (a.program->code == nullptr) {
@@ -226,7 +230,9 @@ void shardings(abi::GetShardings& a, const Texts& texts) {
 void shardings_of_arguments(abi::GetShardings& a) {
   shardings(a, a.compiled->held->argument_shardings);
 }
-void shardings_of_results(abi::GetShardings& a) { shardings(a, a.compiled->held->result_shardings); }
+void shardings_of_results(abi::GetShardings& a) {
+  shardings(a, a.compiled->held->result_shardings);
+}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct CompiledProgram {
 
   detail::ModuleProgram program;
   std::string code;  // as JAX has made it
+  /// What one device computes, for as_text(): made when it is first asked for.
+  const std::string& text() const;
   std::string fingerprint;
   std::vector<Port> arguments;
   std::vector<Port> results;
@@ -45,6 +48,10 @@ struct CompiledProgram {
   std::vector<std::int64_t> result_dims;  // of the tiles of all results
   std::vector<std::size_t> result_ranks;
   std::vector<abi::NamedValue> costs;
+
+ private:
+  mutable std::once_flag text_once_;
+  mutable std::string text_;
 };
 
 void fill_program_functions(abi::PluginApi& api);

@@ -28,9 +28,11 @@ namespace sharding {
 constexpr protozero::pbf_tag_type kType = 1;
 constexpr int kReplicated = 0;
 constexpr int kOther = 3;
+constexpr int kUnreduced = 6;
 constexpr protozero::pbf_tag_type kTileDims = 3;
 constexpr protozero::pbf_tag_type kTileDevices = 4;
 constexpr protozero::pbf_tag_type kReplicatesLastDim = 6;
+constexpr protozero::pbf_tag_type kLastDims = 8;
 }  // namespace sharding
 
 void read_devices(protozero::pbf_reader message, std::vector<int>& devices) {
@@ -95,37 +97,60 @@ std::string device_assignment(const std::vector<int>& devices) {
   return bytes;
 }
 
-std::string op_sharding(const run::Placement& placement) {
+std::string op_sharding(const run::Placement& placement, std::size_t num_term_dims) {
   std::string bytes;
   protozero::pbf_writer message(bytes);
   const Layout& layout = placement.layout;
   const std::int64_t num_devices = placement.mesh.num_devices();
-  if (layout.num_tiles() == 1) {
-    message.add_enum(sharding::kType, sharding::kReplicated);
+  std::vector<std::int64_t> counts;  // per dimension: first those of the terms
+  std::int64_t num_tiles = 1;
+  std::int64_t num_terms = 1;
+  for (std::size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
+    counts.push_back(layout.num_shards_of(dim));
+    (dim < num_term_dims ? num_terms : num_tiles) *= counts.back();
+  }
+  const std::int64_t replicas = num_devices / (num_tiles * num_terms);
+  if (num_tiles == 1 && (num_terms == 1 || replicas == 1)) {
+    message.add_enum(sharding::kType,
+                     num_terms == 1 ? sharding::kReplicated : sharding::kUnreduced);
     return bytes;
   }
   // The devices of the first tile, then those of the second one, ...; tiles are numbered row-major.
-  std::vector<std::int64_t> counts;
-  for (std::size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
-    counts.push_back(layout.num_shards_of(dim));
-  }
-  std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(layout.num_tiles()));
+  // Of a tile those of the first term come first.
+  std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(num_tiles * num_terms));
   for (std::int64_t device = 0; device < num_devices; ++device) {
     const AtomDigits digits = device_digits(placement.mesh, device);
-    std::int64_t number = 0;
+    std::int64_t tile = 0;
+    std::int64_t term = 0;
     for (std::size_t dim = 0; dim < counts.size(); ++dim) {
+      std::int64_t& number = dim < num_term_dims ? term : tile;
       number = number * counts[dim] + layout.shard(dim, digits);
     }
-    devices[static_cast<std::size_t>(number)].push_back(device);
+    devices[static_cast<std::size_t>(tile * num_terms + term)].push_back(device);
   }
-  const std::int64_t replicas = num_devices / layout.num_tiles();
-  if (replicas > 1) counts.push_back(replicas);
   std::vector<std::int64_t> all;
-  for (const std::vector<std::int64_t>& each : devices) all.insert(all.end(), each.begin(), each.end());
+  for (const std::vector<std::int64_t>& each : devices) {
+    all.insert(all.end(), each.begin(), each.end());
+  }
+  std::vector<std::int64_t> dims(counts.begin() + static_cast<std::ptrdiff_t>(num_term_dims),
+                                 counts.end());
+  std::vector<std::int32_t> last;  // what the last dimensions mean
+  if (num_terms > 1) {
+    dims.push_back(num_terms);
+    last.push_back(sharding::kUnreduced);
+  }
+  if (replicas > 1) {
+    dims.push_back(replicas);
+    last.push_back(sharding::kReplicated);
+  }
   message.add_enum(sharding::kType, sharding::kOther);
-  message.add_packed_int64(sharding::kTileDims, counts.begin(), counts.end());
+  message.add_packed_int64(sharding::kTileDims, dims.begin(), dims.end());
   message.add_packed_int64(sharding::kTileDevices, all.begin(), all.end());
-  if (replicas > 1) message.add_bool(sharding::kReplicatesLastDim, true);
+  if (num_terms > 1) {
+    message.add_packed_enum(sharding::kLastDims, last.begin(), last.end());
+  } else if (replicas > 1) {
+    message.add_bool(sharding::kReplicatesLastDim, true);
+  }
   return bytes;
 }
 

@@ -19,7 +19,7 @@ CompileOptions read_compile_options(std::string_view bytes);
 
 /// DeviceAssignmentProto of one replica.
 std::string device_assignment(const std::vector<int>& devices);
-/// xla.OpSharding.
-std::string op_sharding(const run::Placement& placement);
+/// xla.OpSharding. The first `num_term_dims` dimensions hold terms of a sum; JAX does not see them.
+std::string op_sharding(const run::Placement& placement, std::size_t num_term_dims);
 
 }  // namespace tessera::plugin

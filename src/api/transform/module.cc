@@ -9,6 +9,7 @@
 #include "partition/partition.h"
 #include "stablehlo/bytecode/module.h"
 #include "stablehlo/import/import.h"
+#include "stablehlo/stablehlo.h"
 
 namespace tessera::detail {
 
@@ -90,8 +91,7 @@ std::shared_ptr<Program> program_of(stablehlo::Imported imported, const Settings
   }
   for (const stablehlo::ConstantArray& constant : imported.constants) {
     const PlacementPtr placement = replicated_placement(constant.type, function.mesh);
-    auto buffer =
-        std::make_shared<run::Buffer>(static_cast<std::int64_t>(constant.bytes.size()));
+    auto buffer = std::make_shared<run::Buffer>(static_cast<std::int64_t>(constant.bytes.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(constant.bytes.data()), constant.bytes.size(),
                 buffer->data());
     program->captured.push_back(make_concrete(placement, {std::move(buffer)}));
@@ -131,6 +131,8 @@ ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices) {
   stablehlo::Imported imported = stablehlo::import_module(*module, map_tiles);
   check_mesh(imported.function, num_devices, imported.where);
   donated_ = imported.donated;
+  argument_terms_ = imported.argument_terms;
+  result_terms_ = imported.result_terms;
   const Settings settings = current_settings();
   program_ = program_of(imported, settings, {});
   arguments_.assign(program_->inputs.begin(),
@@ -156,6 +158,24 @@ std::string ModuleProgram::text() const {
 
 std::string ModuleProgram::explain() const {
   return partition::explain_text(program_->partitioned, {});
+}
+
+std::string ModuleProgram::stablehlo() const {
+  const Program& program = *program_;
+  if (!program.captured.empty()) return {};  // these would be arguments of the text
+  ir::Function function = program.partitioned;
+  std::vector<ir::ValueId> outputs;
+  std::size_t next = 0;
+  for (const int input : program.forwarded) {
+    outputs.push_back(input < 0 ? function.outputs[next++]
+                                : function.inputs[static_cast<std::size_t>(input)]);
+  }
+  function.outputs = std::move(outputs);
+  try {
+    return tessera::stablehlo::emit(function, {.donated = program.is_donated});
+  } catch (const UserError&) {
+    return {};
+  }
 }
 
 DeviceBytes ModuleProgram::memory() const {
@@ -191,7 +211,8 @@ std::int64_t ModuleProgram::bytes() const {
 bool ModuleProgram::has_loops() const {
   const run::Executable* executable = program_->executable.get();
   const auto is_control = [](const run::Task& task) { return task.control != nullptr; };
-  return executable != nullptr && std::any_of(executable->tasks.begin(), executable->tasks.end(), is_control);
+  return executable != nullptr &&
+         std::any_of(executable->tasks.begin(), executable->tasks.end(), is_control);
 }
 
 std::vector<run::Tiles> ModuleProgram::run(std::vector<run::Tiles> arguments) const {

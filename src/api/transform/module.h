@@ -1,5 +1,5 @@
-// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what the
-// plugin for JAX runs.
+// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what
+// the plugin for JAX runs.
 #pragma once
 
 #include <memory>
@@ -34,9 +34,14 @@ class ModuleProgram {
   const std::vector<PlacementPtr>& arguments() const { return arguments_; }
   const std::vector<PlacementPtr>& results() const { return results_; }
   const std::vector<bool>& donated() const { return donated_; }
+  /// How many dimensions in front hold terms of a sum: see stablehlo::Imported.
+  const std::vector<std::size_t>& argument_terms() const { return argument_terms_; }
+  const std::vector<std::size_t>& result_terms() const { return result_terms_; }
   /// The partitioned program, and its collectives with what causes them.
   std::string text() const;
   std::string explain() const;
+  /// What one device computes, as text in StableHLO; empty if that cannot be written.
+  std::string stablehlo() const;
   /// Bytes of one device.
   DeviceBytes memory() const;
   /// Of all devices.
@@ -54,6 +59,8 @@ class ModuleProgram {
   std::vector<PlacementPtr> arguments_;
   std::vector<PlacementPtr> results_;
   std::vector<bool> donated_;
+  std::vector<std::size_t> argument_terms_;
+  std::vector<std::size_t> result_terms_;
 };
 
 }  // namespace tessera::detail

@@ -62,8 +62,8 @@ std::optional<double> number_of(Context& c, const Region& region, ValueNumber va
 /// A loop that counts an i32 in equal steps up to a limit.
 struct Counting {
   std::int64_t iterations = 0;
-  std::size_t counter = 0;      // number of the operand
-  bool is_from_zero = false;    // by steps of 1
+  std::size_t counter = 0;    // number of the operand
+  bool is_from_zero = false;  // by steps of 1
 };
 
 std::optional<Counting> counting_of(Context& c) {
@@ -112,14 +112,17 @@ Values while_loop(Context& c) {
     if (counting->iterations == 0) return c.operands;
     const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
     if (counting->is_from_zero) {
-      const CountedLoop loop{.length = counting->iterations,
-                             .num_consts = consts,
-                             .counter = counting->counter};
+      CountedLoop loop{
+          .length = counting->iterations, .num_consts = consts, .counter = counting->counter};
+      for (std::size_t i = 0; i < consts; ++i) {
+        const auto splat = c.frame.splats.find(operands[i]);
+        const bool is_known = splat != c.frame.splats.end() && c.type(operands[i]).shape.empty();
+        loop.numbers.push_back(is_known ? std::optional(splat->second) : std::nullopt);
+      }
       return counted_loop(c.b(), loop, *body, operands);
     }
-    const ops::ScanParts parts{.length = counting->iterations,
-                               .num_consts = consts,
-                               .num_carry = c.operands.size()};
+    const ops::ScanParts parts{
+        .length = counting->iterations, .num_consts = consts, .num_carry = c.operands.size()};
     return ops::scan(c.b(), parts, body, operands);
   }
   const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);

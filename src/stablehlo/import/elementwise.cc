@@ -92,11 +92,69 @@ ValueId spread(Context& c, ValueId x, const Shape& shape) {
   return c.type(x).shape == shape ? x : ops::broadcast_scalar(c.b(), x, shape);
 }
 
+/// Integers in the total order of IEEE 754 (-NaN, ..., -0, +0, ..., NaN): the bits of a positive
+/// number, and those of a negative one with all but the sign turned.
+ValueId total_order(Context& c, ValueId x) {
+  ir::Builder& b = c.b();
+  const DType dtype = c.type(x).dtype;
+  c.need(dtype == DType::f32 || dtype == DType::bf16, "a total order of another type");
+  const ValueId bits = ops::bitcast(b, ops::convert(b, x, DType::f32), DType::i32);
+  const ValueId is_negative = ops::compare(b, "lt", bits, ops::full_like(b, 0, bits));
+  const ValueId turned = b.emit("xor", {}, {bits, ops::full_like(b, 0x7FFFFFFF, bits)});
+  return ops::select(b, is_negative, turned, bits);
+}
+
 Values compare(Context& c) {
-  c.need(c.text("compare_type") != "TOTALORDER", "a total order");
   std::string direction(c.text("comparison_direction"));
   for (char& letter : direction) letter = static_cast<char>(std::tolower(letter));
-  return {ops::compare(c.b(), direction, c.operand(0), c.operand(1))};
+  ValueId x = c.operand(0);
+  ValueId y = c.operand(1);
+  if (c.text("compare_type") == "TOTALORDER" && is_float(c.type(x).dtype)) {
+    x = total_order(c, x);
+    y = total_order(c, y);
+  }
+  return {ops::compare(c.b(), direction, x, y)};
+}
+
+/// Rounds f32 to fewer bits of the significand (half to even) and of the exponent: what is too
+/// large becomes an infinity, what is too small a zero.
+Values reduce_precision(Context& c) {
+  ir::Builder& b = c.b();
+  const Type type = c.type(c.operand(0));
+  c.need(type.dtype == DType::f32 || type.dtype == DType::bf16, "bits of another type");
+  const std::int64_t exponent = c.integer("exponent_bits");
+  const std::int64_t mantissa = c.integer("mantissa_bits");
+  c.need(exponent >= 1 && mantissa >= 0, "no bits");
+  const ValueId x = ops::convert(b, c.operand(0), DType::f32);
+  const Type words{DType::u32, type.shape};
+  const auto word = [&](std::int64_t value) {
+    return ops::full(b, static_cast<double>(static_cast<std::uint32_t>(value)), words);
+  };
+  const ValueId given = ops::bitcast(b, x, DType::u32);
+  ValueId bits = given;
+  constexpr std::int64_t kMantissa = 23;
+  if (mantissa < kMantissa) {
+    const std::int64_t dropped = kMantissa - mantissa;
+    const ValueId last =
+        ops::bitwise_and(b, b.emit("shift_right_logical", {}, {bits, word(dropped)}), word(1));
+    const ValueId half = word((std::int64_t{1} << (dropped - 1)) - 1);
+    bits = ops::bitwise_and(b, ops::add(b, bits, ops::add(b, last, half)),
+                            word(-(std::int64_t{1} << dropped)));
+  }
+  constexpr std::int64_t kExponent = 8;
+  if (exponent < kExponent) {
+    constexpr std::int64_t kBias = 127;
+    const std::int64_t bias = (std::int64_t{1} << (exponent - 1)) - 1;
+    const ValueId sign = ops::bitwise_and(b, bits, word(0x80000000));
+    const ValueId scale = ops::bitwise_and(b, bits, word(0x7F800000));
+    const ValueId is_large = ops::compare(b, "gt", scale, word((kBias + bias) << kMantissa));
+    const ValueId is_small = ops::compare(b, "le", scale, word((kBias - bias) << kMantissa));
+    bits = ops::select(b, is_large, ops::bitwise_or(b, sign, word(0x7F800000)), bits);
+    bits = ops::select(b, is_small, sign, bits);
+  }
+  const ValueId is_number = ops::compare(b, "eq", x, x);
+  const ValueId rounded = ops::select(b, is_number, ops::bitcast(b, bits, DType::f32), x);
+  return {ops::convert(b, rounded, type.dtype)};
 }
 
 Values select(Context& c) {
@@ -139,6 +197,7 @@ const Handlers& elementwise_handlers() {
                          {"compare", compare},
                          {"constant", constant},
                          {"convert", convert},
+                         {"reduce_precision", reduce_precision},
                          {"round_nearest_afz", round_away},
                          {"select", select}};
     for (const auto& [kind, name] : names()) handlers.emplace(kind, same);

@@ -28,8 +28,8 @@ using TileSpec = std::vector<std::vector<std::string>>;
 
 /// A function of the tiles of one device.
 struct ManualBody {
-  /// Its inputs: the operands, then values that are the same on all devices. Devices are elements of
-  /// the named axes.
+  /// Its inputs: the operands, then values that are the same on all devices. Devices are elements
+  /// of the named axes.
   ir::Function function;
   std::vector<MeshAxis> axes;     // that it is mapped over
   std::vector<TileSpec> inputs;   // of the operands
@@ -50,6 +50,9 @@ struct Imported {
   std::vector<bool> donated;
   /// Per result: the argument whose memory the module gives it, or -1.
   std::vector<int> replaces;
+  /// Per argument and result: how many axes it is not summed over yet. For each it has a dimension
+  /// in front, which is split over that axis and holds the terms.
+  std::vector<std::size_t> argument_terms, result_terms;
   Span where;  // of `main`
 };
 

@@ -26,9 +26,10 @@ using Values = std::vector<ValueId>;
 struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
-  Mesh mesh = {};
-  std::size_t equations = 0;          // so far
-  Span call_line = {};                // of the call that is being inlined
+  Mesh mesh = {};                                          // the first one
+  std::unordered_map<std::string_view, Mesh> meshes = {};  // by name
+  std::size_t equations = 0;                               // so far
+  Span call_line = {};                                     // of the call that is being inlined
   MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
@@ -113,6 +114,10 @@ std::string_view text_of(const Operation& op, std::string_view attribute);
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
+/// Whether a value is known to leave others unchanged.
+bool is_neutral(const Context& c, ValueId first, std::string_view join);
+/// Joins the first value of a reduction to its result, unless that changes nothing.
+ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join);
 /// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
 double neutral_of(std::string_view join, DType dtype);
 /// Throws UserError for a type that the IR does not have.
@@ -137,9 +142,12 @@ const Handlers& manual_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);
-/// The sharding that an attribute of the dialect sdy states.
+/// The sharding that an attribute of the dialect sdy states. Sums that are not added up yet are the
+/// sums.
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op);
+/// The axes along which devices have terms of a sum instead of the value.
+std::vector<const Attribute*> unreduced_axes(const Attribute& sharding);
 [[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
                                    const std::string& reason);
 

@@ -278,15 +278,24 @@ Indexing scatter_indexing(Context& c, const Shape& shape, Windows& windows) {
   return in;
 }
 
+/// The operation of the IR that joins an element and its update; empty if there is none.
+std::string_view row_join(std::string_view kind, DType dtype) {
+  if (dtype == DType::boolean) return {};
+  return kind == "multiply" ? "mul" : kind == "maximum" ? "max" : kind == "minimum" ? "min" : "";
+}
+
 Values scatter(Context& c) {
   ir::Builder& b = c.b();
   c.need(c.operands.size() == 3, "several arrays");
   const Region& body = c.region(0);
-  const bool is_sum = joined_by(body) == "add";
+  const std::string_view join = joined_by(body);
+  const bool is_sum = join == "add";
   const bool is_set = body.operations.size() == 1 && body.arguments.size() == 2 &&
                       body.operations[0].operands == std::vector{body.arguments[1]};
-  c.need(is_sum || is_set, "a body of its own");
   const Type type = c.type(c.operand(0));
+  const std::string_view joined_row = row_join(join, type.dtype);
+  const bool is_row_join = !is_sum && !joined_row.empty();
+  c.need(is_sum || is_set || is_row_join, "a body of its own");
   const ValueId updates = c.operand(2);
   Windows windows;
   const Indexing in = scatter_indexing(c, type.shape, windows);
@@ -311,7 +320,14 @@ Values scatter(Context& c) {
   const ValueId table =
       ops::reshape(b, ops::transpose(b, c.operand(0), dims), joined({table_rows}, row));
   ValueId result = ir::kNoValue;
-  if (is_sum) {
+  if (is_row_join) {
+    // Each row is written once, so it can be read, joined and written.
+    c.need(count == 1 || c.boolean("unique_indices"),
+           "products, maxima or minima of several updates for one element");
+    const ValueId old = ops::gather(b, table, numbers, 0);
+    const ValueId changed = b.emit(joined_row, {}, {old, lines});
+    result = ops::scatter(b, table, numbers, changed, 0);
+  } else if (is_sum) {
     const DType wide = ops::sum_dtype(type.dtype);
     const ValueId sums = ops::scatter_add(b, numbers, ops::convert(b, lines, wide), 0, table_rows);
     result = ops::add(b, table, ops::convert(b, sums, type.dtype));

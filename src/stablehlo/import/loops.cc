@@ -42,9 +42,7 @@ class Body {
   std::vector<ValueId> append(ir::Builder& b, const std::vector<ValueId>& operands) const;
 
  private:
-  ValueId output_of(std::size_t input) const {
-    return function_.outputs[input - loop_.num_consts];
-  }
+  ValueId output_of(std::size_t input) const { return function_.outputs[input - loop_.num_consts]; }
   bool is_const(std::size_t input) const { return input < loop_.num_consts; }
 
   Role first_role(std::size_t input) const {
@@ -57,6 +55,10 @@ class Body {
   }
 
   std::optional<double> number(ValueId value) const {
+    const auto input = std::ranges::find(function_.inputs, value) - function_.inputs.begin();
+    if (input < static_cast<std::ptrdiff_t>(loop_.numbers.size())) {
+      return loop_.numbers[static_cast<std::size_t>(input)];
+    }
     if (op_of(value) != "constant" || !function_.type(value).shape.empty()) return std::nullopt;
     return makers_[value]->attributes.get<double>("value");
   }
@@ -91,8 +93,8 @@ class Body {
     Shape slice = whole;
     if (whole.empty() || whole[0] != loop_.length) return std::nullopt;
     slice[0] = 1;
-    const Shape& taken = is_read ? equation.attributes.ints("sizes")
-                                 : function_.type(equation.operands[1]).shape;
+    const Shape& taken =
+        is_read ? equation.attributes.ints("sizes") : function_.type(equation.operands[1]).shape;
     if (taken != slice) return std::nullopt;
     const std::size_t first = is_read ? 1 : 2;
     for (std::size_t dim = 1; dim < whole.size(); ++dim) {
@@ -103,9 +105,8 @@ class Body {
 
   void choose_order() {
     for (const Equation& equation : function_.equations) {
-      const auto found = std::ranges::find(function_.inputs, equation.operands.empty()
-                                                                 ? ir::kNoValue
-                                                                 : equation.operands[0]);
+      const auto found = std::ranges::find(
+          function_.inputs, equation.operands.empty() ? ir::kNoValue : equation.operands[0]);
       if (found == function_.inputs.end()) continue;
       if (const std::optional<Order> order = order_of(equation)) {
         order_ = *order;
@@ -132,8 +133,8 @@ class Body {
     if (op_of(output) != "dynamic_update_slice" || uses_[value].size() != 1) return false;
     const Equation* const write = makers_[output];
     return uses_[value][0] == write && write->operands[0] == value &&
-           num_output_uses_[value] == 0 && uses_[output].empty() &&
-           num_output_uses_[output] == 1 && order_of(*write) == order_;
+           num_output_uses_[value] == 0 && uses_[output].empty() && num_output_uses_[output] == 1 &&
+           order_of(*write) == order_;
   }
 
   std::size_t count(Role role) const {
@@ -226,8 +227,7 @@ std::vector<ValueId> Body::append(ir::Builder& b, const std::vector<ValueId>& op
 
 }  // namespace
 
-std::vector<ValueId> counted_loop(ir::Builder& b, const CountedLoop& loop,
-                                  const ir::Function& body,
+std::vector<ValueId> counted_loop(ir::Builder& b, const CountedLoop& loop, const ir::Function& body,
                                   const std::vector<ValueId>& operands) {
   return Body(loop, body).append(b, operands);
 }

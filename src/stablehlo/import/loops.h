@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ir/builder.h"
@@ -14,6 +15,8 @@ struct CountedLoop {
   std::int64_t length = 0;
   std::size_t num_consts = 0;
   std::size_t counter = 0;  // number of the carry
+  /// Per constant: the number that it is, if that is known.
+  std::vector<std::optional<double>> numbers = {};
 };
 
 /// Appends the loop and returns its last carries. `body` maps constants and carries to carries.

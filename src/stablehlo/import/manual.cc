@@ -1,6 +1,8 @@
 // Functions of the tiles of one device (shard_map), and the collectives in them.
 #include <algorithm>
 #include <functional>
+#include <numeric>
+#include <optional>
 #include <set>
 
 #include "ops/axis/axis.h"
@@ -25,24 +27,67 @@ std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
   return axes;
 }
 
-/// The manual axes of each dimension, of one value of a list of shardings.
-TileSpec spec_of(Context& c, const Attribute& shardings, std::size_t i,
-                 const std::vector<MeshAxis>& manual) {
+/// What a sharding says about manual axes.
+struct ManualSharding {
+  TileSpec split;                     // per dimension
+  std::vector<ops::NamedAxis> terms;  // axes whose devices have terms of a sum
+};
+
+/// Of value `i` of a list of shardings.
+ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i,
+                           const std::vector<MeshAxis>& manual) {
   c.need(shardings.kind == Kind::shardings && i < shardings.items.size(), "too few shardings");
   const Attribute& sharding = *shardings.items[i];
   c.need(sharding.kind == Kind::sharding, "a sharding of another kind");
-  c.need(sharding.numbers[2] == 0, "a sharding with unreduced axes");
-  TileSpec spec;
+  const ModuleContext& context = c.frame.context();
+  const auto mesh = context.meshes.find(sharding.items[0]->text);
+  c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of a second mesh");
+  const auto named = [&](const Attribute* axis) {
+    c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
+    return std::ranges::find(manual, axis->text,
+                             [](const MeshAxis& each) { return std::string_view(each.name); });
+  };
+  ManualSharding result;
   for (std::int64_t dim = 0; dim < sharding.numbers[0]; ++dim) {
     std::vector<std::string> names;
     for (const Attribute* axis : sharding.items[static_cast<std::size_t>(1 + dim)]->items) {
-      c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
-      const auto is_it = [&](const MeshAxis& each) { return each.name == axis->text; };
-      if (std::ranges::any_of(manual, is_it)) names.emplace_back(axis->text);
+      if (named(axis) != manual.end()) names.emplace_back(axis->text);
     }
-    spec.push_back(std::move(names));
+    result.split.push_back(std::move(names));
   }
-  return spec;
+  for (const Attribute* axis : unreduced_axes(sharding)) {
+    const auto found = named(axis);
+    if (found != manual.end()) result.terms.push_back({.name = found->name, .size = found->size});
+  }
+  return result;
+}
+
+ValueId gathered(ir::Builder& b, ValueId x, const Axes& axes);
+
+/// `function` for operands whose devices have terms of sums: the first device has all of each. The
+/// terms of such results are added.
+ir::Function with_sums(const ir::Function& function, const std::vector<Axes>& inputs,
+                       const std::vector<Axes>& outputs) {
+  ir::Function result = ir::empty_like(function);
+  ir::Builder b(result);
+  Values values;
+  for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+    ValueId x = b.add_input(function.type(function.inputs[i]));
+    for (std::size_t k = 0; i < inputs.size() && k < inputs[i].size(); ++k) {
+      const ValueId index = ops::axis_index(b, inputs[i][k]);
+      const ValueId is_first = ops::compare(b, "eq", index, ops::scalar(b, 0, DType::i32));
+      const ValueId mask = ops::broadcast_scalar(b, is_first, b.type(x).shape);
+      x = ops::select(b, mask, x, ops::full_like(b, 0, x));
+    }
+    values.push_back(x);
+  }
+  Values sums = b.inline_function(function, values);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    sums[i] = ops::reduce_sum(b, gathered(b, sums[i], outputs[i]), {0});
+  }
+  b.set_outputs(std::move(sums));
+  return result;
 }
 
 Values manual_computation(Context& c) {
@@ -51,26 +96,35 @@ Values manual_computation(Context& c) {
   ManualBody body;
   body.axes = axes_of(c, c.attribute("manual_axes"));
   body.where = c.b().span();
-  const Attribute& ins = c.attribute("in_shardings");
-  const Attribute& outs = c.attribute("out_shardings");
   const Frame::Captures captures = c.frame.captures_of(c.op);
   Values operands = c.operands;
+  std::vector<Axes> input_terms;
+  std::vector<Axes> output_terms;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    body.inputs.push_back(spec_of(c, ins, i, body.axes));
-    c.need(body.inputs.back().size() == c.type(operands[i]).shape.size(), "a sharding of another rank");
+    ManualSharding sharding = sharding_of(c, c.attribute("in_shardings"), i, body.axes);
+    c.need(sharding.split.size() == c.type(operands[i]).shape.size(), "a sharding of another rank");
+    body.inputs.push_back(std::move(sharding.split));
+    input_terms.push_back(std::move(sharding.terms));
   }
   for (std::size_t i = 0; i < c.op.results.size(); ++i) {
-    body.outputs.push_back(spec_of(c, outs, i, body.axes));
+    ManualSharding sharding = sharding_of(c, c.attribute("out_shardings"), i, body.axes);
+    body.outputs.push_back(std::move(sharding.split));
+    output_terms.push_back(std::move(sharding.terms));
   }
   const Values captured = c.frame.captured(captures);
   const std::vector<MeshAxis> outer = context.manual;
   context.manual.insert(context.manual.end(), body.axes.begin(), body.axes.end());
   ir::Function function = *c.frame.nested(c.op, c.region(0), captures);
   context.manual = outer;
+  c.need(function.outputs.size() == body.outputs.size(), "the number of results");
   // Captured values come last: they are the same on all devices.
   std::ranges::rotate(function.inputs,
                       function.inputs.begin() + static_cast<std::ptrdiff_t>(captured.size()));
   operands.insert(operands.end(), captured.begin(), captured.end());
+  const auto has_terms = [](const Axes& axes) { return !axes.empty(); };
+  if (std::ranges::any_of(input_terms, has_terms) || std::ranges::any_of(output_terms, has_terms)) {
+    function = with_sums(function, input_terms, output_terms);
+  }
   body.function = std::move(function);
   return context.map_tiles(c.b(), context.mesh, std::move(body), operands);
 }
@@ -176,11 +230,11 @@ std::int64_t size_of(const Axes& axes) {
 }
 
 /// The values of all devices along the axes, stacked along a new dimension 0.
-ValueId gathered(Context& c, ValueId x, const Axes& axes) {
-  Shape shape = c.type(x).shape;
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) x = ops::axis_gather(c.b(), x, *axis);
+ValueId gathered(ir::Builder& b, ValueId x, const Axes& axes) {
+  Shape shape = b.type(x).shape;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) x = ops::axis_gather(b, x, *axis);
   shape.insert(shape.begin(), size_of(axes));
-  return ops::reshape(c.b(), x, std::move(shape));
+  return ops::reshape(b, x, std::move(shape));
 }
 
 /// [n, a.., d, b..] -> [a.., n * d, b..]; d is dimension `dim`.
@@ -214,7 +268,7 @@ Values all_reduce(Context& c) {
   const Axes axes = exchanged_axes(c);
   Values results;
   for (const ValueId operand : c.operands) {
-    results.push_back(reduced_with(c, gathered(c, operand, axes), c.region(0), {0}));
+    results.push_back(reduced_with(c, gathered(c.b(), operand, axes), c.region(0), {0}));
   }
   return results;
 }
@@ -225,7 +279,7 @@ Values all_gather(Context& c) {
   const std::int64_t dim = c.integer("all_gather_dim");
   for (const ValueId operand : c.operands) {
     c.need(dim >= 0 && dim < c.type(operand).rank(), "a dimension that does not exist");
-    results.push_back(joined(c, gathered(c, operand, axes), dim));
+    results.push_back(joined(c, gathered(c.b(), operand, axes), dim));
   }
   return results;
 }
@@ -257,8 +311,7 @@ ValueId exchanged(Context& c, ValueId parts, const Axes& axes, bool is_pinned) {
 
 Values reduce_scatter(Context& c) {
   const Axes axes = exchanged_axes(c);
-  const ValueId parts =
-      divided(c, c.operand(0), c.integer("scatter_dimension"), size_of(axes));
+  const ValueId parts = divided(c, c.operand(0), c.integer("scatter_dimension"), size_of(axes));
   return {reduced_with(c, exchanged(c, parts, axes, false), c.region(0), {0})};
 }
 
@@ -276,73 +329,126 @@ Values all_to_all(Context& c) {
   return results;
 }
 
-/// Where the devices of one axis send to; the same for all others.
+/// Where devices send to. Devices that differ along other axes only do the same.
 struct Route {
-  std::optional<std::size_t> axis;  // nullopt: nothing moves
-  Ints sources;                     // per index along the axis; -1: none
+  Axes axes;     // along which data moves
+  Ints sources;  // per index along these, row-major: the index that it receives from, or -1
 };
+
+std::vector<std::size_t> moving_axes(const Mesh& mesh, const std::vector<Ints>& pairs) {
+  std::vector<std::size_t> result;
+  for (std::size_t k = 0; k < mesh.axes().size(); ++k) {
+    const auto moves = [&](const Ints& pair) {
+      return coordinates(mesh, pair[0])[k] != coordinates(mesh, pair.back())[k];
+    };
+    if (std::ranges::any_of(pairs, moves)) result.push_back(k);
+  }
+  return result;
+}
+
+std::optional<Route> route_along(Context& c, const std::vector<Ints>& pairs,
+                                 const std::vector<std::size_t>& along) {
+  const Mesh& mesh = c.frame.context().mesh;
+  Route route;
+  for (const std::size_t k : along) {
+    route.axes.push_back({.name = mesh.axes()[k].name, .size = mesh.axes()[k].size});
+  }
+  const std::int64_t count = size_of(route.axes);
+  route.sources.assign(static_cast<std::size_t>(count), -1);
+  const auto index_of = [&](std::int64_t device) {
+    const Ints at = coordinates(mesh, device);
+    std::int64_t index = 0;
+    for (const std::size_t k : along) index = index * mesh.axes()[k].size + at[k];
+    return index;
+  };
+  for (const Ints& pair : pairs) {
+    std::int64_t& source = route.sources[static_cast<std::size_t>(index_of(pair.back()))];
+    if (source >= 0 && source != index_of(pair[0])) return std::nullopt;
+    source = index_of(pair[0]);
+  }
+  const auto is_used = [](std::int64_t source) { return source >= 0; };
+  const std::int64_t used = std::ranges::count_if(route.sources, is_used);
+  const bool is_complete =
+      used * (mesh.num_devices() / count) == static_cast<std::int64_t>(pairs.size());
+  return is_complete ? std::optional(route) : std::nullopt;
+}
 
 Route route_of(Context& c) {
   const Mesh& mesh = c.frame.context().mesh;
   const std::vector<Ints> pairs = rows_of(c, "source_target_pairs");
-  Route route;
-  for (const Ints& pair : pairs) {
-    const Ints from = coordinates(mesh, pair[0]);
-    const Ints to = coordinates(mesh, pair.back());
-    for (std::size_t k = 0; k < from.size(); ++k) {
-      if (from[k] == to[k]) continue;
-      c.need(!route.axis || *route.axis == k, "a permutation along several axes");
-      route.axis = k;
-    }
+  std::optional<Route> route = route_along(c, pairs, moving_axes(mesh, pairs));
+  if (!route) {
+    std::vector<std::size_t> all(mesh.axes().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    route = route_along(c, pairs, all);
   }
-  if (!route.axis && !mesh.axes().empty()) route.axis = 0;
-  if (!route.axis) return route;
-  const std::int64_t size = mesh.axes()[*route.axis].size;
-  route.sources.assign(static_cast<std::size_t>(size), -1);
-  std::int64_t count = 0;
-  for (const Ints& pair : pairs) {
-    const std::int64_t from = coordinates(mesh, pair[0])[*route.axis];
-    std::int64_t& source =
-        route.sources[static_cast<std::size_t>(coordinates(mesh, pair.back())[*route.axis])];
-    c.need(source < 0 || source == from, "a permutation that differs along other axes");
-    source = from;
+  c.need(route.has_value(), "a device that receives twice");
+  for (const ops::NamedAxis& axis : route->axes) {
+    const auto is_it = [&](const MeshAxis& each) { return each.name == axis.name; };
+    c.need(std::ranges::any_of(c.frame.context().manual, is_it),
+           "an exchange along axes that are not mapped");
   }
-  for (const std::int64_t source : route.sources) count += source >= 0 ? 1 : 0;
-  c.need(count * (mesh.num_devices() / size) == static_cast<std::int64_t>(pairs.size()),
-         "a permutation that differs along other axes");
-  return route;
+  return *route;
+}
+
+/// Completes sources to a permutation. Empty if a device sends to several.
+Ints permutation_of(const Ints& given) {
+  Ints sources = given;
+  std::int64_t free = 0;
+  for (std::int64_t& source : sources) {
+    if (source >= 0) continue;
+    while (std::ranges::find(given, free) != given.end()) ++free;
+    source = free++;
+  }
+  const std::set<std::int64_t> all(sources.begin(), sources.end());
+  return all.size() == sources.size() ? sources : Ints();
+}
+
+ValueId index_along(ir::Builder& b, const Axes& axes) {
+  ValueId index = ops::scalar(b, 0, DType::i32);
+  for (const ops::NamedAxis& axis : axes) {
+    const ValueId size = ops::scalar(b, static_cast<double>(axis.size), DType::i32);
+    index = ops::add(b, ops::mul(b, index, size), ops::axis_index(b, axis));
+  }
+  return index;
+}
+
+/// A number per device along the axes.
+ValueId number_of(ir::Builder& b, ValueId index, const Ints& numbers) {
+  ValueId result = ops::scalar(b, static_cast<double>(numbers[0]), DType::i32);
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    const ValueId here =
+        ops::compare(b, "eq", index, ops::scalar(b, static_cast<double>(i), DType::i32));
+    result =
+        ops::select(b, here, ops::scalar(b, static_cast<double>(numbers[i]), DType::i32), result);
+  }
+  return result;
 }
 
 Values collective_permute(Context& c) {
   ir::Builder& b = c.b();
-  const Mesh& mesh = c.frame.context().mesh;
   const Route route = route_of(c);
-  if (!route.axis) return {c.operand(0)};
-  const MeshAxis& named = mesh.axes()[*route.axis];
-  const std::vector<MeshAxis>& manual = c.frame.context().manual;
-  c.need(std::ranges::find(manual, named) != manual.end(),
-         "an exchange along axes that are not mapped");
-  const ops::NamedAxis axis{.name = named.name, .size = named.size};
-  // Completed to a permutation; what nobody sends is replaced by zeros.
-  Ints sources = route.sources;
-  std::int64_t free = 0;
-  for (std::int64_t& source : sources) {
-    if (source >= 0) continue;
-    while (std::ranges::find(route.sources, free) != route.sources.end()) ++free;
-    source = free++;
+  if (route.axes.empty()) return {c.operand(0)};
+  const ValueId index = index_along(b, route.axes);
+  const ValueId source = number_of(b, index, route.sources);
+  const Ints permutation = permutation_of(route.sources);
+  ValueId moved = c.operand(0);
+  if (route.axes.size() == 1 && !permutation.empty()) {
+    moved = ops::axis_permute(b, moved, route.axes[0], permutation);
+  } else {
+    const Shape shape = b.type(moved).shape;
+    const ValueId all = gathered(b, moved, route.axes);
+    Shape sizes = b.type(all).shape;
+    sizes[0] = 1;
+    Values starts(sizes.size(), ops::scalar(b, 0, DType::i32));
+    starts[0] = source;
+    moved = ops::reshape(b, ops::dynamic_slice(b, all, starts, sizes), shape);
   }
-  std::set<std::int64_t> all(sources.begin(), sources.end());
-  c.need(all.size() == sources.size(), "a device that sends twice");
-  ValueId moved = ops::axis_permute(b, c.operand(0), axis, sources);
-  const ValueId index = ops::axis_index(b, axis);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (route.sources[i] >= 0) continue;
-    const ValueId here =
-        ops::compare(b, "eq", index, ops::scalar(b, static_cast<double>(i), DType::i32));
-    const ValueId mask = ops::broadcast_scalar(b, here, b.type(moved).shape);
-    moved = ops::select(b, mask, ops::full_like(b, 0.0, moved), moved);
-  }
-  return {moved};
+  // What nobody sends is zero.
+  if (std::ranges::find(route.sources, -1) == route.sources.end()) return {moved};
+  const ValueId is_sent = ops::compare(b, "ge", source, ops::scalar(b, 0, DType::i32));
+  const ValueId mask = ops::broadcast_scalar(b, is_sent, b.type(moved).shape);
+  return {ops::select(b, mask, moved, ops::full_like(b, 0.0, moved))};
 }
 
 }  // namespace

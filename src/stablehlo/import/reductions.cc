@@ -9,10 +9,15 @@ namespace tessera::stablehlo {
 
 std::string_view joined_by(const Region& body) {
   // Within functions of tiles, numbers have shardings too.
+  const auto is_copy = [](const Operation& op) {
+    return (op.name == "sdy.sharding_constraint" ||
+            op.name == "builtin.unrealized_conversion_cast") &&
+           op.results.size() == 1 && op.operands.size() == 1;
+  };
   std::vector<const Operation*> steps;
   std::unordered_map<ValueNumber, ValueNumber> copies;
   for (const Operation& op : body.operations) {
-    if (op.name == "sdy.sharding_constraint" && op.results.size() == 1 && op.operands.size() == 1) {
+    if (is_copy(op)) {
       copies[op.results[0]] = op.operands[0];
     } else {
       steps.push_back(&op);
@@ -68,16 +73,6 @@ std::optional<Reduction> reduction_of(std::string_view kind, DType dtype) {
   if (kind == "maximum") return Reduction{"reduce_max", "max"};
   if (kind == "minimum") return Reduction{"reduce_min", "min"};
   return std::nullopt;
-}
-
-/// Joins the first value of the reduction to the result, unless it changes nothing.
-ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join) {
-  const auto splat = c.frame.splats.find(first);
-  const Type type = c.type(result);
-  if (splat != c.frame.splats.end() && splat->second == neutral_of(join, type.dtype)) {
-    return result;
-  }
-  return c.b().emit(join, {}, {result, ops::broadcast_scalar(c.b(), first, type.shape)});
 }
 
 ValueId reduced(Context& c, ValueId x, ValueId first, const Region& body, const Ints& dims) {
@@ -209,6 +204,18 @@ Values sort(Context& c) {
 }
 
 }  // namespace
+
+bool is_neutral(const Context& c, ValueId first, std::string_view join) {
+  const auto splat = c.frame.splats.find(first);
+  return splat != c.frame.splats.end() && splat->second == neutral_of(join, c.type(first).dtype);
+}
+
+ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join) {
+  if (is_neutral(c, first, join)) return result;
+  const Type type = c.type(result);
+  const ValueId one = ops::convert(c.b(), first, type.dtype);
+  return c.b().emit(join, {}, {result, ops::broadcast_scalar(c.b(), one, type.shape)});
+}
 
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims) {
   const DType dtype = c.type(x).dtype;

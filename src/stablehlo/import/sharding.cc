@@ -1,4 +1,6 @@
 // Meshes and shardings of the dialect sdy.
+#include <algorithm>
+
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -7,6 +9,25 @@ namespace {
 
 using Kind = Attribute::Kind;
 
+Mesh mesh_of(const ModuleContext& context, const Operation& op, const Attribute& mesh) {
+  std::vector<MeshAxis> axes;
+  for (const Attribute* axis : mesh.items) {
+    if (axis->kind != Kind::mesh_axis) fail_unsupported(context, op, "an axis");
+    axes.push_back({std::string(axis->text), axis->numbers[0]});
+  }
+  return Mesh(std::move(axes), mesh.numbers);
+}
+
+/// Whether shardings over one mesh are shardings over the other: the same devices in the same
+/// order, whose axes have the same prime factors.
+bool has_same_atoms(const Mesh& a, const Mesh& b) {
+  const std::vector<Atom> first = atoms_of(a);
+  const std::vector<Atom> second = atoms_of(b);
+  const auto is_same = [](const Atom& x, const Atom& y) { return x.size == y.size; };
+  return a.device_ids() == b.device_ids() &&
+         std::equal(first.begin(), first.end(), second.begin(), second.end(), is_same);
+}
+
 }  // namespace
 
 void read_mesh(ModuleContext& context) {
@@ -14,19 +35,20 @@ void read_mesh(ModuleContext& context) {
     for (const Operation& op : region.operations) {
       const Attribute* mesh = op.name == "sdy.mesh" ? op.find("mesh") : nullptr;
       if (mesh == nullptr || mesh->kind != Kind::mesh || mesh->items.empty()) continue;
-      std::vector<MeshAxis> axes;
-      for (const Attribute* axis : mesh->items) {
-        if (axis->kind != Kind::mesh_axis) fail_unsupported(context, op, "an axis");
-        axes.push_back({std::string(axis->text), axis->numbers[0]});
-      }
-      const Mesh read(std::move(axes), mesh->numbers);
+      const Mesh read = mesh_of(context, op, *mesh);
       if (read.axes().empty()) continue;  // of what one device holds, or all hold
-      if (context.mesh != Mesh() && read != context.mesh) {
-        fail_unsupported(context, op, "a second mesh");
+      if (context.mesh == Mesh()) context.mesh = read;
+      if (!has_same_atoms(read, context.mesh)) {
+        fail_unsupported(context, op, "a mesh with other factors than the first one");
       }
-      context.mesh = read;
+      context.meshes[text_of(op, "sym_name")] = read;
     }
   }
+}
+
+std::vector<const Attribute*> unreduced_axes(const Attribute& sharding) {
+  const auto first = static_cast<std::ptrdiff_t>(1 + sharding.numbers[0] + sharding.numbers[1]);
+  return {sharding.items.begin() + first, sharding.items.begin() + first + sharding.numbers[2]};
 }
 
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
@@ -35,9 +57,10 @@ Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, c
     if (!holds) fail_unsupported(context, op, reason);
   };
   need(attribute.kind == Kind::sharding, "a sharding of another kind");
-  need(attribute.numbers[2] == 0, "a sharding with unreduced axes");
   const auto rank = static_cast<std::size_t>(attribute.numbers[0]);
   need(rank == type.shape.size(), "a sharding of another rank");
+  const auto found = context.meshes.find(attribute.items[0]->text);
+  const Mesh& mesh = found == context.meshes.end() ? context.mesh : found->second;
   std::vector<SpecEntry> entries;
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -51,8 +74,7 @@ Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, c
     entries.push_back(std::move(entry));
     if (dimension.numbers[0] == 0) open.push_back(i);
   }
-  Sharding result =
-      to_constraint(context.mesh, PartitionSpec(std::move(entries)), type, "stablehlo", {});
+  Sharding result = to_constraint(mesh, PartitionSpec(std::move(entries)), type, "stablehlo", {});
   result.open = std::move(open);
   return result;
 }

@@ -57,9 +57,6 @@ Values reduce_window(Context& c) {
   const Type given = c.type(c.operand(0));
   c.need(!name.empty() && given.dtype != DType::boolean, "a body of its own");
   const std::string join = name == "sum" ? "add" : name == "prod" ? "mul" : name;
-  const double neutral = neutral_of(join, given.dtype);
-  const auto first = c.frame.splats.find(c.operand(1));
-  c.need(first != c.frame.splats.end() && first->second == neutral, "a first value of its own");
   const auto rank = static_cast<std::size_t>(given.rank());
   const Ints window = c.ints("window_dimensions");
   const Ints stride = c.ints("window_strides");
@@ -71,7 +68,8 @@ Values reduce_window(Context& c) {
   const bool is_sum = name == "sum" || name == "prod";
   const DType dtype = is_sum ? ops::sum_dtype(given.dtype) : given.dtype;
   ValueId x = ops::convert(c.b(), c.operand(0), dtype);
-  if (all_are(stride, 1) && all_are(base, 1)) {
+  if (rank == 0) return {with_first(c, x, c.operand(1), join)};
+  if (all_are(stride, 1) && all_are(base, 1) && is_neutral(c, c.operand(1), join)) {
     if (const auto result = cumulative(c, x, window, padding, name)) {
       return {ops::convert(c.b(), *result, given.dtype)};
     }
@@ -81,10 +79,47 @@ Values reduce_window(Context& c) {
          "negative padding");
   Ints interior;
   for (const std::int64_t each : base) interior.push_back(each - 1);
-  x = ops::pad(c.b(), x, ops::scalar(c.b(), neutral, dtype), padding.low, padding.high, interior);
+  // As XLA has it, padding changes nothing, and the first value counts once.
+  const ValueId neutral = ops::scalar(c.b(), neutral_of(join, given.dtype), dtype);
+  x = ops::pad(c.b(), x, neutral, padding.low, padding.high, interior);
   const ValueId result =
       c.b().emit("reduce_window_" + name, {{"stride", stride}, {"window", window}}, {x});
-  return {ops::convert(c.b(), result, given.dtype)};
+  return {with_first(c, ops::convert(c.b(), result, given.dtype), c.operand(1), join)};
+}
+
+/// The gradient of a pool: adds each element of the second operand where its window has the
+/// element that is chosen, the first one of equal ones.
+Values select_and_scatter(Context& c) {
+  ir::Builder& b = c.b();
+  const Type type = c.type(c.operand(0));
+  const Region& choice = c.region(0);
+  c.need(is_float(type.dtype), "elements that are not floats");
+  c.need(choice.operations.size() == 2 && kind_of(choice.operations[0]) == "compare" &&
+             choice.operations[0].operands == choice.arguments,
+         "a choice of its own");
+  const std::string_view direction = text_of(choice.operations[0], "comparison_direction");
+  c.need(direction == "GE" || direction == "LE", "a choice of its own");
+  const std::string name = direction == "GE" ? "max" : "min";
+  const auto first = c.frame.splats.find(c.operand(2));
+  c.need(joined_by(c.region(1)) == "add" && first != c.frame.splats.end() && first->second == 0,
+         "anything but a sum that begins at 0");
+  const auto rank = static_cast<std::size_t>(type.rank());
+  const Ints window = c.ints("window_dimensions");
+  const Ints stride = c.ints("window_strides");
+  const Padding padding = padding_of(c, rank);
+  c.need(rank > 0 && window.size() == rank && stride.size() == rank, "windows of another rank");
+  c.need(std::ranges::min(padding.low) >= 0 && std::ranges::min(padding.high) >= 0,
+         "negative padding");
+  const ValueId neutral = ops::scalar(b, neutral_of(name, type.dtype), type.dtype);
+  const ValueId x = ops::pad(b, c.operand(0), neutral, padding.low, padding.high);
+  const ir::Attributes windows = {{"stride", stride}, {"window", window}};
+  const ValueId chosen = b.emit("reduce_window_" + name, windows, {x});
+  const ValueId numbers = b.emit("find_in_windows", windows, {x, chosen});
+  c.need(c.type(chosen).shape == c.type(c.operand(1)).shape, "windows of another number");
+  return {
+      b.emit("spread_from_windows",
+             {{"low", padding.low}, {"shape", type.shape}, {"stride", stride}, {"window", window}},
+             {numbers, c.operand(1)})};
 }
 
 /// The dimensions that an operand or result of a convolution has.
@@ -123,12 +158,24 @@ ValueId ungrouped(Context& c, ValueId x, std::int64_t dim) {
   return ops::reshape(c.b(), ops::transpose(c.b(), x, order), shape);
 }
 
+/// A convolution without spatial dimensions.
+ValueId product(Context& c) {
+  c.need(c.integer("feature_group_count") == 1 && c.integer("batch_group_count") == 1,
+         "groups without a spatial dimension");
+  const ops::DotDims dims{.lhs_contract = {c.integer("input_feature_dimension")},
+                          .rhs_contract = {c.integer("kernel_input_feature_dimension")}};
+  const ValueId result = ops::dot_general(c.b(), c.operand(0), c.operand(1), dims);
+  const bool is_turned = c.integer("output_batch_dimension") == 1;
+  return ops::convert(c.b(), is_turned ? ops::transpose(c.b(), result, {1, 0}) : result,
+                      c.result().dtype);
+}
+
 Values convolution(Context& c) {
   ir::Builder& b = c.b();
   const Ints space = c.ints("input_spatial_dimensions");
   const Ints kernel_space = c.ints("kernel_spatial_dimensions");
   const auto rank = static_cast<std::int64_t>(space.size());
-  c.need(rank > 0, "no spatial dimension");
+  if (rank == 0) return {product(c)};
   ValueId x = ops::transpose(
       b, c.operand(0),
       ordered(c.integer("input_batch_dimension"), space, c.integer("input_feature_dimension")));
@@ -175,7 +222,8 @@ Values convolution(Context& c) {
 
 const Handlers& window_handlers() {
   static const Handlers kHandlers = {{"convolution", convolution},
-                                     {"reduce_window", reduce_window}};
+                                     {"reduce_window", reduce_window},
+                                     {"select_and_scatter", select_and_scatter}};
   return kHandlers;
 }
 

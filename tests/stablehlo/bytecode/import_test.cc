@@ -13,6 +13,7 @@
 
 #include "compile/reference/interpret.h"
 #include "ir/text.h"
+#include "ops/control/control.h"
 #include "ops/host_array.h"
 #include "stablehlo/bytecode/module.h"
 #include "tests/cases/case_file.h"
@@ -97,6 +98,31 @@ TEST(ImportedLoop, IsAScanIfItsLengthIsKnown) {
   EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "scan"), 2U);
   EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "while"), 0U);
   EXPECT_EQ(count_of(committed("programs/while.mlirbc"), "while"), 1U);
+}
+
+/// The operations of the only scan's body, and its numbers of constants and carries.
+std::string scan_of(const Imported& program) {
+  std::string text;
+  for (const ir::Equation& equation : program.function.equations) {
+    if (ir::op_name(*equation.op) != "scan") continue;
+    for (const ir::Equation& inner : ir::bodies_of(equation)[0]->equations) {
+      text += std::string(ir::op_name(*inner.op)) + " ";
+    }
+    const ops::ScanParts parts = ops::scan_parts(equation);
+    text += std::to_string(parts.num_consts) + " " + std::to_string(parts.num_carry) +
+            (parts.is_reverse ? " reverse" : " forward");
+  }
+  return text;
+}
+
+TEST(ImportedLoop, ReadsAndWritesSlicesInPlace) {
+  for (const char* name : {"scan", "scan_reverse"}) {
+    const std::string scan = scan_of(committed("programs/" + std::string(name) + ".mlirbc"));
+    EXPECT_EQ(scan.find("dynamic_slice"), std::string::npos) << scan;
+    EXPECT_EQ(scan.find("dynamic_update_slice"), std::string::npos) << scan;
+    const char* const order = scan.ends_with("reverse") ? "scan_reverse" : "scan";
+    EXPECT_STREQ(order, name) << scan;
+  }
 }
 
 TEST(ImportedShardings, AreThoseOfTheModule) {

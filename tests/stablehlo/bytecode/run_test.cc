@@ -113,6 +113,20 @@ std::vector<Array> random_inputs(const ImportedProgram& program) {
   return inputs;
 }
 
+TEST(ImportedTiles, HaveTheSameBitsOnAnyMesh) {
+  const ImportedProgram program = import_stablehlo(contents(folder() / "modules/shard_map.mlirbc"));
+  EXPECT_FALSE(program.mesh().axes().empty());
+  const auto run = jit([&](std::vector<Array> x) { return program(x); });
+  const std::vector<Array> inputs = random_inputs(program);
+  const std::vector<Array> wanted = run(inputs);
+  const use_mesh own(program.mesh());
+  const auto again = jit([&](std::vector<Array> x) { return program(x); });
+  const std::vector<Array> found = again(inputs);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(bits(found[i]), bits(wanted[i]));
+  EXPECT_FALSE(found[0].sharding().is_fully_replicated());
+}
+
 TEST(ImportedMesh, IsThatOfTheProgramOrAnother) {
   const ImportedProgram program = sharded();
   EXPECT_EQ(to_string(program.mesh()), "data=4,model=2");

@@ -9,7 +9,7 @@ import pathlib
 import jax
 
 # The versions of JAX that were tested, first and last.
-OLDEST_JAX = (0, 10, 1)
+OLDEST_JAX = (0, 10, 0)
 NEWEST_JAX = (0, 10, 2)
 
 
@@ -43,7 +43,8 @@ def initialize():
     options = {}
     if jax.config.jax_num_cpu_devices > 0:
         options["num_devices"] = jax.config.jax_num_cpu_devices
-    xla_bridge.register_plugin("tessera", priority=500, library_path=library_path(), options=options)
+    xla_bridge.register_plugin("tessera", priority=500, library_path=library_path(),
+                               options=options)
     # Only platforms in this list reuse the memory of donated arguments.
     if "tessera" not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append("tessera")

@@ -1,0 +1,71 @@
+"""pytest -p jax_suite: JAX's own tests on Tessera, with the element types that Tessera has, a time
+limit per test, and the outcome of each test as a JSON line in the file that OUTCOMES names."""
+import json
+import os
+import re
+import signal
+import unittest
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+DTYPES = {np.bool_, np.int32, np.uint32, ml_dtypes.bfloat16, np.float32}
+SECONDS = int(os.environ.get("TEST_SECONDS", "40"))
+outcome = None
+
+
+def pytest_configure(config):
+    del config
+    from absl.testing import parameterized
+    from jax._src import test_util
+
+    test_util.supported_dtypes = lambda: DTYPES
+    decorate = parameterized._parameter_decorator
+
+    def decorate_or_skip(*args):
+        try:
+            return decorate(*args)
+        except parameterized.NoTestsError:
+            return unittest.skip("no case of these types")
+
+    parameterized._parameter_decorator = decorate_or_skip
+    signal.signal(signal.SIGALRM, stop)
+
+
+def stop(*_):
+    raise TimeoutError("the time limit of a test")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    global outcome
+    outcome = {"test": item.nodeid, "outcome": "?", "why": ""}
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    with open(os.environ["OUTCOMES"], "a") as file:
+        file.write(json.dumps(outcome) + "\n")
+    outcome = None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    del item
+    report = (yield).get_result()
+    if outcome is None or (report.when != "call" and report.outcome == "passed"):
+        return
+    outcome["outcome"] = report.outcome
+    if report.outcome == "failed":
+        outcome["why"] = reason_of(call.excinfo)
+    elif report.outcome == "skipped" and call.excinfo:
+        outcome["why"] = str(call.excinfo.value)[:120]
+
+
+def reason_of(excinfo):
+    text = str(excinfo.value)
+    mistake = re.search(r"(UNIMPLEMENTED|INTERNAL|INVALID_ARGUMENT): ([^\n]*)"
+                        r"(?:\n  where: [^\n]*)?(?:\n  found: *([^\n]*))?", text)
+    if mistake:
+        return f"{mistake[2]}: {mistake[3] or ''}"[:240]
+    return f"{type(excinfo.value).__name__}: {text[:240]}"

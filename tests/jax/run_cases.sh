@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# run_cases.sh PLUGIN PYTHON: runs cases.py on the plugin, with the JAX of PYTHON, which
+# `./check --all` installs. Exits with 77 if there is none.
+set -euo pipefail
+plugin=$1 python=$2
+if [ ! -x "$python" ] || ! "$python" -c 'import jax' 2> /dev/null; then
+  echo "skipped: $python has no jax; ./check --all installs it if there is a network"
+  exit 77
+fi
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export PYTHONPATH=$here/../../plugin/python TESSERA_PJRT_LIBRARY=$plugin
+export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
+exec "$python" -B "$here/cases.py"
