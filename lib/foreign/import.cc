@@ -77,9 +77,13 @@ using foreign::Tensor;
 std::vector<Tensor> tensors_of(const std::string& path) {
   const std::vector<std::uint8_t> bytes =
       data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
-  constexpr std::string_view kZip = "PK\x03\x04";
-  const bool is_zip = bytes.size() >= 4 && std::equal(kZip.begin(), kZip.end(), bytes.begin());
-  if (!is_zip) return foreign::read_msgpack(bytes);
+  const auto begins_with = [&](std::string_view start) {
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+        .starts_with(start);
+  };
+  if (begins_with("\x80\x02\x8a\x0a"))
+    throw BadText("it is in the form of PyTorch before version 1.6; save it again");
+  if (!begins_with("PK\x03\x04")) return foreign::read_msgpack(bytes);
   std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
   const bool is_npz = std::any_of(entries.begin(), entries.end(),
                                   [](const auto& entry) { return entry.name.ends_with(".npy"); });

@@ -103,6 +103,10 @@ TEST(Import, RefusesFilesThatAreCutOrChanged) {
   }
 }
 
+TEST(Import, RefusesOldFilesOfPyTorch) {
+  EXPECT_THROW(imported(written("old.pt", "\x80\x02\x8a\x0a")), UserError);
+}
+
 TEST(Import, RunsNothing) {
   const std::string path = golden("runs.pt");
   try {

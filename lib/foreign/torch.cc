@@ -153,6 +153,8 @@ class Unpickler {
         if (digits.size() > 8) throw BadText("the pickle has a number of more than 64 bits");
         std::uint64_t value = 0;
         for (std::size_t i = 0; i < digits.size(); ++i) value |= std::uint64_t{digits[i]} << 8 * i;
+        const bool is_negative = !digits.empty() && digits.back() >= 0x80;
+        if (is_negative && digits.size() < 8) value |= ~std::uint64_t{0} << 8 * digits.size();
         push_number(static_cast<std::int64_t>(value));
         return true;
       }
@@ -322,8 +324,10 @@ Tensor tensor_of(const Value& value, const std::string& name, const Bytes& stora
     fits = !__builtin_mul_overflow(value.shape[i] - 1, value.strides[i], &reach) &&
            !__builtin_add_overflow(last, reach, &last) && last < most;
   }
-  // A tensor that repeats elements could be of any size.
-  if (!fits || total > storage.size()) throw BadText(name + " is not inside its storage");
+  if (!fits) throw BadText(name + " is not inside its storage");
+  // Such a tensor could be of any size.
+  if (total > storage.size())
+    throw BadText(name + " repeats its elements; save a copy: x.contiguous()");
   tensor.elements.resize(total);
   Shape index(value.shape.size(), 0);
   for (std::size_t at = 0; at < total; at += bytes) {

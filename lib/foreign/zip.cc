@@ -25,7 +25,8 @@ class Archive {
     const auto [first, count] = directory();
     std::vector<ZipEntry> found;
     std::uint64_t at = first;
-    for (std::uint64_t i = 0; i < count; ++i) at = add_entry(at, found);
+    std::uint64_t packed = 0;  // bytes of all files
+    for (std::uint64_t i = 0; i < count; ++i) at = add_entry(at, packed, found);
     return found;
   }
 
@@ -86,7 +87,8 @@ class Archive {
   }
 
   /// Adds the file of the list at `at`; returns where the next one is.
-  std::uint64_t add_entry(std::uint64_t at, std::vector<ZipEntry>& found) const {
+  std::uint64_t add_entry(std::uint64_t at, std::uint64_t& packed,
+                          std::vector<ZipEntry>& found) const {
     if (number<std::uint32_t>(at) != kCentral) throw BadText("the list of files is damaged");
     const auto method = number<std::uint16_t>(at + 10);
     const auto checksum = number<std::uint32_t>(at + 16);
@@ -95,6 +97,9 @@ class Archive {
     const std::uint64_t extra_end = extra + number<std::uint16_t>(at + 30);
     const Sizes sizes = sizes_of(at, extra, extra_end);
     const auto name = part(at + kCentralBytes, name_size);
+    // Files that share their bytes could need any amount of memory.
+    if (sizes.packed > bytes_.size() - packed) throw BadText("the files of the archive overlap");
+    packed += sizes.packed;
     if (number<std::uint32_t>(sizes.offset) != kLocal) throw BadText("a file is not in its place");
     const std::uint64_t begin = sizes.offset + kLocalBytes +
                                 number<std::uint16_t>(sizes.offset + 26) +

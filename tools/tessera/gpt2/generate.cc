@@ -107,6 +107,13 @@ void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
   sequence.text.resize(cut);
 }
 
+/// The model with kernels and embeddings in the dtype of products, to which each step would convert
+/// them again.
+gpt2::GPT2 with_dtype(const gpt2::GPT2& model, DType dtype) {
+  if (dtype == DType::f32) return model;
+  return tree_map([&](const Array& x) { return x.rank() > 1 ? astype(x, dtype) : x; }, model);
+}
+
 struct Generated {
   std::vector<Sequence> sequences;
   double tokens_per_second = 0;
@@ -116,7 +123,7 @@ Generated generate(const GenerateFlags& flags, const gpt2::Config& config,
                    const std::vector<std::int32_t>& prompt,
                    const data::BytePairTokenizer& tokenizer, const Mesh& mesh) {
   std::optional<Waiting> waiting("reading the weights");
-  gpt2::GPT2 model = gpt2::read_weights(flags.weights, config);
+  gpt2::GPT2 model = with_dtype(gpt2::read_weights(flags.weights, config), config.dtype);
   if (!mesh.axes().empty()) {
     model = device_put(model, state_shardings(flags, mesh, generate_info(), model));
   }
