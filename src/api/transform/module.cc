@@ -162,7 +162,12 @@ std::string ModuleProgram::explain() const {
 
 std::string ModuleProgram::stablehlo() const {
   const Program& program = *program_;
-  if (!program.captured.empty()) return {};  // these would be arguments of the text
+  // Captured arrays would be arguments of the text, and terms of sums dimensions.
+  const auto has_terms = [](std::size_t terms) { return terms > 0; };
+  if (!program.captured.empty() || std::ranges::any_of(argument_terms_, has_terms) ||
+      std::ranges::any_of(result_terms_, has_terms)) {
+    return {};
+  }
   ir::Function function = program.partitioned;
   std::vector<ir::ValueId> outputs;
   std::size_t next = 0;
