@@ -21,8 +21,8 @@ constexpr const char* kLastGood = "last_good";
 
 /// The flags that affect the numeric results of a run, besides the sizes of its model.
 json numbers_of(const TrainFlags& flags) {
-  return {{"batch", flags.batch},       {"seed", flags.seed},
-          {"dtype", flags.dtype},       {"grains", flags.grains},
+  return {{"batch", flags.batch},         {"seed", flags.seed},
+          {"dtype", flags.dtype},         {"grains", flags.grains},
           {"numerics", name(numerics())}, {"optimizer", optimizer_config(flags)}};
 }
 
