@@ -58,6 +58,8 @@ Heads heads_of(const SelfAttention& layer, const Array& x) {
     const Array y = einsum("btf,fhd->bthd", inputs, as(kernel));
     return bias ? y + as(*bias) : y;
   };
+  // A list is evaluated from left to right, as arguments of a call are not: the order of the three
+  // decides in which order their gradients are added.
   return {project(layer.query, layer.query_bias), project(layer.key, layer.key_bias),
           project(layer.value, layer.value_bias)};
 }

@@ -145,13 +145,13 @@ void* allocate_small(std::int64_t lines) {
   const auto offset =
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block)) % kAlignment;
   auto* const data = static_cast<std::byte*>(block) + kAlignment - offset;
-  std::memcpy(data - sizeof(block), &block, sizeof(block));
+  std::memcpy(data - sizeof(block), static_cast<const void*>(&block), sizeof(block));
   return data;
 }
 
 void free_small(std::byte* data) noexcept {
   void* block = nullptr;
-  std::memcpy(&block, data - sizeof(block), sizeof(block));
+  std::memcpy(static_cast<void*>(&block), data - sizeof(block), sizeof(block));
   std::free(block);
 }
 

@@ -198,7 +198,7 @@ TEST(IrErrors, UnknownNumerics) {
   EXPECT_EQ(text,
             "parse: line 1 of the text is not IR\n"
             "  found:  'quick'\n"
-            "  wanted: \"fast\"; leave numerics out for exact ones\n"
+            "  wanted: \"fast\" or \"device\"; leave numerics out for exact ones\n"
             "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 

@@ -244,7 +244,8 @@ class Trials {
   static std::size_t times_named(const std::string& output, int rank) {
     const std::regex form(
         fmt::format("rank {0} (has|did)|rank {0}: (fault|an error)|process rank {0} |process {0} "
-                    "could not|node {0} \\(rank {0} in comm 0\\): Fatal error in internal_Init",
+                    "(could not|cannot)|process {0}: cannot|node {0} \\(rank {0} in comm 0\\): "
+                    "Fatal error in internal_Init",
                     rank));
     return static_cast<std::size_t>(
         std::distance(std::sregex_iterator(output.begin(), output.end(), form), {}));

@@ -36,7 +36,7 @@ void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text) {
   std::string list;
   for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
-  const std::string example = value;
+  const std::string example = value.empty() ? choices.front() : value;
   auto check = [name, choices, list, example](const std::string& word) -> std::string {
     for (const std::string& choice : choices) {
       if (choice == word) return {};

@@ -20,7 +20,7 @@ namespace tessera::cli {
 
 namespace {
 
-constexpr std::uint32_t kDataSeed = 1234;
+constexpr std::uint32_t kOrderSeed = 1234;
 constexpr std::int64_t kUsualLength = 128;
 
 JobInfo gpt2_info() {
@@ -82,11 +82,11 @@ data::Tokens windows_of(const std::vector<std::int32_t>& ids, std::int64_t lengt
   return {{ids.begin(), ids.begin() + count * length}, length};
 }
 
-struct Corpus {
+struct TokenizedText {
   data::Tokens train, held_out;
 };
 
-Corpus load_corpus(const Gpt2Flags& flags, std::int64_t length, std::int64_t vocab,
+TokenizedText tokenized(const Gpt2Flags& flags, std::int64_t length, std::int64_t vocab,
                    Report& report) {
   if (flags.text.empty()) {
     throw UserError({.what = "train gpt2: there is no text to train on",
@@ -112,7 +112,7 @@ Corpus load_corpus(const Gpt2Flags& flags, std::int64_t length, std::int64_t voc
   const std::vector<std::int32_t> held_out = encoded(text.held_out);
   report.line("text       " + std::to_string(train.size()) + " tokens to train on, the last " +
               std::to_string(held_out.size()) + " held out");
-  return {.train = data::shuffled(windows_of(train, length, "train on"), kDataSeed),
+  return {.train = data::shuffled(windows_of(train, length, "train on"), kOrderSeed),
           .held_out = windows_of(held_out, length, "be held out")};
 }
 
@@ -152,7 +152,7 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
   }
   void load(Report& report) override {
     if (!flags_.save.empty()) check_folder("--save", flags_.save);
-    corpus_ = load_corpus(flags_, length_, config_.vocab, report);
+    corpus_ = tokenized(flags_, length_, config_.vocab, report);
   }
   std::uint64_t data_hash() const override {
     const std::uint64_t hash =
@@ -207,7 +207,7 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
   Mesh mesh_;
   gpt2::Config config_;
   std::int64_t length_;
-  std::optional<Corpus> corpus_;
+  std::optional<TokenizedText> corpus_;
 };
 
 void add_gpt2_flags(Command& command, Gpt2Flags& flags) {
