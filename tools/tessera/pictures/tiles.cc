@@ -122,7 +122,7 @@ json tiles_json(const std::vector<TiledLeaf>& leaves) {
 namespace {
 
 constexpr double kMargin = 24;
-constexpr double kFont = 14;
+constexpr double kTileFont = 14;
 constexpr double kLine = 22;
 constexpr double kWidest = 640;
 constexpr double kStripHeight = 56;
@@ -214,7 +214,7 @@ void draw_panel(Picture& picture, const Panel& panel, const Block& block, const 
     const Point corner{kMargin + left * block.width, top + high * block.height};
     picture.rectangle(corner, width, height, lighter(color_of(i)), true);
     const std::string label = devices_text(tile);
-    double font = kFont;
+    double font = kTileFont;
     while (font > 6 && (picture.text_width(font, label) > width - 6 || font > height - 4))
       font -= 1;
     picture.text(corner.x + width / 2, corner.y + height / 2 + font / 3, font, label);
@@ -235,12 +235,12 @@ void draw_tiles(const std::vector<TiledLeaf>& leaves, const std::string& flag,
   double y = kMargin;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     for (const std::string& line : blocks[i].lines) {
-      picture.text(kMargin, y + kFont, kFont, line, Align::left);
+      picture.text(kMargin, y + kTileFont, kTileFont, line, Align::left);
       y += kLine;
     }
     for (const Panel& panel : blocks[i].panels) {
       if (!panel.title.empty()) {
-        picture.text(kMargin, y + kFont, kFont, panel.title, Align::left);
+        picture.text(kMargin, y + kTileFont, kTileFont, panel.title, Align::left);
         y += kLine;
       }
       draw_panel(picture, panel, blocks[i], leaves[i].leaf.type.shape, y);
