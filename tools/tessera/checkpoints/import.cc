@@ -29,12 +29,12 @@ struct Imported {
 };
 
 /// A line of the table: what was found under a name, and what became of it.
-struct Matches {
+struct ImportRow {
   std::string name, type, outcome;
 };
 
-std::vector<Matches> outcomes_of(const Imported& imported) {
-  std::vector<Matches> rows;
+std::vector<ImportRow> outcomes_of(const Imported& imported) {
+  std::vector<ImportRow> rows;
   for (const auto& [name, x] : imported.arrays) {
     rows.push_back({.name = name, .type = to_string(x.type()), .outcome = "imported"});
   }
@@ -47,7 +47,7 @@ std::vector<Matches> outcomes_of(const Imported& imported) {
 }
 
 /// Compares with the tensors that a model has. Returns how many of them are not matched.
-std::size_t match(const std::vector<checkpoint::FileTensor>& wanted, std::vector<Matches>& rows,
+std::size_t match(const std::vector<checkpoint::FileTensor>& wanted, std::vector<ImportRow>& rows,
                   const Imported& imported) {
   std::map<std::string, Shape> shapes;
   for (const checkpoint::FileTensor& tensor : wanted) shapes[tensor.name] = tensor.shape;
@@ -69,15 +69,15 @@ std::size_t match(const std::vector<checkpoint::FileTensor>& wanted, std::vector
   return unmatched + shapes.size();
 }
 
-void show(const ImportFlags& flags, const std::vector<Matches>& outcomes) {
+void show(const ImportFlags& flags, const std::vector<ImportRow>& outcomes) {
   if (flags.json != "-") {
     std::vector<Row> rows = {{"tensor", "type", "outcome"}};
-    for (const Matches& row : outcomes) rows.push_back({row.name, row.type, row.outcome});
+    for (const ImportRow& row : outcomes) rows.push_back({row.name, row.type, row.outcome});
     print(table(rows));
   }
   if (flags.json.empty()) return;
   json list = json::array();
-  for (const Matches& row : outcomes) {
+  for (const ImportRow& row : outcomes) {
     list.push_back({{"name", row.name}, {"type", row.type}, {"outcome", row.outcome}});
   }
   write_json(flags.json, {{"file", flags.source}, {"tensors", list}});
@@ -87,7 +87,7 @@ void run_import(const ImportFlags& flags) {
   Imported imported;
   imported.arrays = checkpoint::import_arrays(
       flags.source, {.f16_as_f32 = true, .left = &imported.left}, std::source_location());
-  std::vector<Matches> outcomes = outcomes_of(imported);
+  std::vector<ImportRow> outcomes = outcomes_of(imported);
   std::size_t unmatched = 0;
   if (!flags.like.empty()) {
     const auto wanted = checkpoint::list_safetensors(flags.like, std::source_location());
