@@ -24,10 +24,7 @@ const Kernels& table() {
     fill_tiles<Operands::b_in_place, FusedProduct>(out);
     fill_tiles<Operands::a_by_table, FusedProduct>(out);
     fill_tiles<Operands::by_tables, FusedProduct>(out);
-    fill_tiles<Operands::lanes, FusedProduct>(out);
-    fill_tiles<Operands::lanes_by_tables, FusedProduct>(out);
-    fill_tiles<Operands::plain_lanes, FusedProduct>(out);
-    fill_tiles<Operands::plain_lanes_by_tables, FusedProduct>(out);
+    fill_lanes(out);
     return out;
   }();
   return kTable;

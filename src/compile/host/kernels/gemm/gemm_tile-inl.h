@@ -197,6 +197,9 @@ void fill_tiles(Kernels& out) {
   fill_width<TileWidth<D, 2>, kOperands, Product>(out, 2);
 }
 
+// Those for f32 whose operand A has an element for each column (gemm_lanes.cc).
+void fill_lanes(Kernels& out);
+
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
