@@ -11,7 +11,8 @@ compiles() {
 }
 
 compiles <"$record" || { echo "the complete record does not compile" >&2; exit 1; }
-for field in name doc source attributes types shape vjp factors pattern host reference cost samples; do
+for field in name doc source attributes types shape vjp factors pattern host reference cost \
+  samples; do
   if sed "/^    \.$field = /d" "$record" | cmp -s - "$record"; then
     echo "record.cc has no line for $field" >&2
     exit 1
