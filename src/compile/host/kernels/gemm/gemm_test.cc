@@ -15,8 +15,8 @@
 
 #include <tessera/types.h>
 
-#include "compile/host/kernels/gemm/gemm_problems.h"
 #include "compile/host/kernels/on_every_target.h"
+#include "tests/kernels/gemm_problems.h"
 
 namespace tessera::kernels {
 namespace {
