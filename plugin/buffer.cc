@@ -7,7 +7,7 @@
 #include <tessera/error.h>
 
 #include "plugin/call.h"
-#include "plugin/elements.h"
+#include "run/pjrt/elements.h"
 
 namespace tessera::run::pjrt::abi {
 
@@ -20,7 +20,7 @@ Buffer::Buffer(ElementType element, std::vector<std::int64_t> sizes, Device* on,
 }
 
 std::size_t Buffer::num_bytes() const {
-  std::size_t bytes = tessera::plugin::element_bytes(type);
+  std::size_t bytes = element_bytes(type);
   for (const std::int64_t size : dims) bytes *= static_cast<std::size_t>(size);
   return bytes;
 }
@@ -74,7 +74,7 @@ bool is_dense(const abi::BufferFromHost& a, std::size_t width) {
 }
 
 void from_host(abi::BufferFromHost& a) {
-  const std::size_t width = element_bytes(a.type);
+  const std::size_t width = run::pjrt::element_bytes(a.type);
   if (width == 0) {
     throw UserError({.what = "tessera: arrays of this element type are not supported",
                      .found = "element type number " + std::to_string(static_cast<int>(a.type)),

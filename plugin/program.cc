@@ -9,7 +9,7 @@
 
 #include "base/sha1.h"
 #include "plugin/call.h"
-#include "plugin/elements.h"
+#include "run/pjrt/elements.h"
 
 namespace tessera::plugin {
 
@@ -17,7 +17,7 @@ namespace {
 
 /// `num_terms`: dimensions in front that JAX does not see.
 Port port_of(const run::Placement& placement, std::size_t num_terms) {
-  Port port{.type = element_type(placement.type.dtype),
+  Port port{.type = run::pjrt::element_type(placement.type.dtype),
             .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
             .tile_of = {},
             .dims = {}};

@@ -217,22 +217,12 @@ std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
       .inputs = *program.paths,
       .outputs = {}};
   names.inputs.resize(program.inputs.size(), "that was captured:");
-  std::vector<std::string> computed;
+  // All devices are in this process, so that each output is given once.
   for (std::size_t i = 0; i < program.forwarded.size(); ++i) {
-    if (program.forwarded[i] < 0) computed.push_back(program.result_paths[i]);
-  }
-  // The host engine gives each output once for each group that keeps it.
-  std::vector<PlacementPtr> placements;
-  for (std::size_t k = 0; k < computed.size() && program.executable == nullptr; ++k) {
-    placements.push_back(program.outputs[k]);
-    names.outputs.push_back(computed[k]);
-  }
-  for (std::size_t k = 0; k < program.copies.size() && program.executable != nullptr; ++k) {
-    placements.push_back(program.outputs[program.copies[k].output]);
-    names.outputs.push_back(computed[program.copies[k].output]);
+    if (program.forwarded[i] < 0) names.outputs.push_back(program.result_paths[i]);
   }
   return std::make_shared<compile::FiniteRunnable>(std::move(runnable), program.traced,
-                                                   program.inputs, std::move(placements),
+                                                   program.inputs, program.outputs,
                                                    program.dot_unit, std::move(names));
 }
 
@@ -399,6 +389,17 @@ HolderGroups holders_of(const Program& program, std::size_t number, const Holder
   return program.has_own_outputs ? program.result_groups[number] : computing;
 }
 
+}  // namespace
+
+void drop_unread(const Program& program, std::vector<run::Tiles>& inputs) {
+  if (program.executable == nullptr) return;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (program.executable->inputs[i].tile_bytes.empty()) inputs[i].clear();
+  }
+}
+
+namespace {
+
 /// Runs the program and returns the tiles of all outputs that are computed.
 std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
                                 const HolderGroups& groups, Donation& donation) {
@@ -410,10 +411,9 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tiled input = std::move(inputs[i]);
     if (!is_cut(program)) input = bring(std::move(input), groups, "an operand", Span());
-    const bool is_read =
-        program.executable == nullptr || !program.executable->inputs[i].tile_bytes.empty();
-    tiles.push_back(is_read ? std::move(input.tiles) : run::Tiles());
+    tiles.push_back(std::move(input.tiles));
   }
+  drop_unread(program, tiles);
   std::vector<run::Tiles> outputs(program.outputs.size());
   if (!is_held_here(groups)) {
     donation.give_away();

@@ -87,6 +87,8 @@ Tiled bring_input(const Program& program, std::size_t input, Tiled x);
 /// that has passed is not checked again. With one process per device, this is a collective. Hold
 /// the result until the program has run: the next check then sees what this program has taken.
 [[nodiscard]] std::unique_lock<std::mutex> check_memory(Program& program, const Span& where);
+/// Drops the tiles of inputs that the host engine does not read.
+void drop_unread(const Program& program, std::vector<run::Tiles>& inputs);
 /// Must be called before a compiled program is executed. Adds the program to the trace that is
 /// being recorded, if there is one.
 void note_program(const Program& program);

@@ -1,11 +1,11 @@
 // The definitions of the units, by sums that tell them apart.
+#include "base/dot_unit.h"
+
 #include <bit>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <utility>
 #include <vector>
-
-#include "base/dot_unit.h"
 
 namespace tessera {
 namespace {

@@ -164,6 +164,12 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
 
 }  // namespace
 
+void add_threads_flag(Command& command, TrainFlags& flags) {
+  add_whole_number(
+      command, flags.threads,
+      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+}
+
 void add_engine_flag(Command& command, TrainFlags& flags) {
   command
       .add_option(
@@ -192,9 +198,7 @@ void add_train_flags(Command& command, TrainFlags& flags) {
   add_optimizer_flags(command, flags.optimizer);
   add_whole_number(command, flags.log_every,
                    {.name = "--log-every", .text = "steps between loss lines"});
-  add_whole_number(
-      command, flags.threads,
-      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_threads_flag(command, flags);
   command
       .add_flag("--no-bind", flags.no_bind,
                 "let the system move threads between the NUMA nodes of the machine")

@@ -65,6 +65,7 @@ DType compute_dtype(const TrainFlags& flags);
 /// Adds the flags to a command; `flags` must outlive it.
 void add_optimizer_flags(Command& command, OptimizerFlags& flags);
 void add_train_flags(Command& command, TrainFlags& flags);
+void add_threads_flag(Command& command, TrainFlags& flags);
 void add_engine_flag(Command& command, TrainFlags& flags);  // --engine, or --backend
 /// The optimiser that the flags describe. Throws UserError for flags that contradict each other.
 optim::Optimizer optimizer_of(const TrainFlags& flags);

@@ -121,9 +121,7 @@ void add_run(Command& app) {
   command->add_option("--mesh", flags->mesh,
                       "devices, for example data=4,model=2, or none; default: the mesh of the "
                       "program. On another mesh its shardings have no effect");
-  add_whole_number(
-      *command, flags->threads,
-      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_threads_flag(*command, *flags);
   add_engine_flag(*command, *flags);
   add_path(*command, flags->json, "--json", "write one JSON object; - is standard output",
            "run.json");

@@ -113,9 +113,7 @@ class OpCall {
       if (!program->is_memory_checked) memory = check_memory(*program, call_span());
       if (run::Engine::instance().is_traced()) note_program(*program);
       std::vector<run::Tiles> inputs = tiles();
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (program->executable->inputs[i].tile_bytes.empty()) inputs[i].clear();  // not read
-      }
+      drop_unread(*program, inputs);
       std::vector<run::Tiles> made =
           run::Engine::instance().execute(*program->executable, inputs, [] {});
       return make_concrete(program->outputs[0], std::move(made[0]));

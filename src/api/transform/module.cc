@@ -232,9 +232,7 @@ std::vector<run::Tiles> ModuleProgram::run(std::vector<run::Tiles> arguments) co
   }
   if (program.runnable == nullptr) return results;
   const std::unique_lock<std::mutex> memory = check_memory(program, Span());
-  for (std::size_t i = 0; i < arguments.size() && program.executable != nullptr; ++i) {
-    if (program.executable->inputs[i].tile_bytes.empty()) arguments[i].clear();
-  }
+  drop_unread(program, arguments);
   if (program.executable != nullptr) note_program(program);
   std::vector<run::Tiles> computed = program.runnable->execute(arguments, [] {});
   std::size_t next = 0;

@@ -7,30 +7,13 @@
 
 #include <tessera/error.h>
 
+#include "run/pjrt/elements.h"
 #include "run/pjrt/messages.h"
 #include "run/pjrt/runnable.h"
 
 namespace tessera::run::pjrt {
 
 namespace {
-
-abi::ElementType element_type(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return abi::ElementType::boolean;
-    case DType::i32:
-      return abi::ElementType::s32;
-    case DType::u32:
-      return abi::ElementType::u32;
-    case DType::bf16:
-      return abi::ElementType::bf16;
-    case DType::f32:
-      return abi::ElementType::f32;
-    case DType::f64:
-      return abi::ElementType::f64;
-  }
-  throw InternalError("a dtype has a type of PJRT");
-}
 
 /// A whole number, `true`, `false`, a number with a point, or else a text.
 abi::NamedValue named_value(const std::string& name, const std::string& value) {

@@ -248,9 +248,7 @@ void add_device_flags(Command& command, GenerateFlags& flags) {
       ->capture_default_str();
   add_choice(command, flags.params, "--params", {"replicated", "fsdp"},
              "how parameters are sharded");
-  add_whole_number(
-      command, flags.threads,
-      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_threads_flag(command, flags);
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
              "dtype of activations and matrix operands");
   add_engine_flag(command, flags);

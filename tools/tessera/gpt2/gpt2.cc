@@ -87,7 +87,7 @@ struct TokenizedText {
 };
 
 TokenizedText tokenized(const Gpt2Flags& flags, std::int64_t length, std::int64_t vocab,
-                   Report& report) {
+                        Report& report) {
   if (flags.text.empty()) {
     throw UserError({.what = "train gpt2: there is no text to train on",
                      .found = "no --text",

@@ -112,9 +112,7 @@ void add_devices(Command& app) {
   command
       ->add_option("--mesh", flags->mesh, "mesh axes in order, for example data=4,model=2, or none")
       ->capture_default_str();
-  add_whole_number(
-      *command, flags->threads,
-      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_threads_flag(*command, *flags);
   add_engine_flag(*command, *flags);
   add_path(*command, flags->json, "--json", "write it as a JSON object; - is standard output",
            "machine.json");

@@ -7,10 +7,10 @@
 
 #include "run/pjrt/abi.h"
 
-namespace tessera::plugin {
+namespace tessera::run::pjrt {
 
 /// Bytes of one element; 0 for types whose elements are no whole bytes.
-std::size_t element_bytes(run::pjrt::abi::ElementType type);
-run::pjrt::abi::ElementType element_type(DType dtype);
+std::size_t element_bytes(abi::ElementType type);
+abi::ElementType element_type(DType dtype);
 
-}  // namespace tessera::plugin
+}  // namespace tessera::run::pjrt

@@ -1,10 +1,8 @@
-#include "plugin/elements.h"
+#include "run/pjrt/elements.h"
 
 #include <tessera/error.h>
 
-namespace tessera::plugin {
-
-namespace abi = run::pjrt::abi;
+namespace tessera::run::pjrt {
 
 std::size_t element_bytes(abi::ElementType type) {
   // By number of the type in the interface: none, bool, s8 to s64, u8 to u64, f16, f32, f64, bf16,
@@ -32,4 +30,4 @@ abi::ElementType element_type(DType dtype) {
   throw InternalError("a dtype has a type of PJRT");
 }
 
-}  // namespace tessera::plugin
+}  // namespace tessera::run::pjrt
