@@ -238,7 +238,8 @@ std::size_t count_lines(const std::string& text, const std::string& start) {
 std::string fault_of(const Tool& tool, const SpawnResult& result) {
   if (result.signal == SIGALRM) return "hangs";
   if (result.signal != 0) return fmt::format("ends by signal {}", result.signal);
-  const std::size_t messages = count_lines(result.stderr_text, tool.name + ": ");
+  const std::size_t messages = count_lines(result.stderr_text, tool.name + ": ") -
+                               count_lines(result.stderr_text, tool.name + ": note: ");
   if (result.exit_code == 0) return messages == 0 ? "" : "ends with 0 and a message";
   if (result.exit_code != 1) return fmt::format("ends with {}", result.exit_code);
   if (messages != 1) return fmt::format("ends with 1 and {} messages", messages);

@@ -106,8 +106,11 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
     const ValueId input = frame.builder().add_input(with_terms(type, terms));
     ValueId value = input;
     if (sharding != nullptr) {
-      result.function.values[input].sharding = with_terms(
-          context, sharding_of(context, *sharding, type, main), terms, frame.type(input), main);
+      Sharding placed = with_terms(context, sharding_of(context, *sharding, type, main), terms,
+                                   frame.type(input), main);
+      // An input comes as it is: nothing that is found later can split it further.
+      placed.open.clear();
+      result.function.values[input].sharding = std::move(placed);
     }
     if (!terms.empty()) {
       Ints dims(terms.size());
