@@ -61,7 +61,7 @@ struct FileTensor {
 /// What read_safetensors reads.
 struct ReadOptions {
   std::vector<std::string> names = {};  // all of these must be there; empty: everything
-  bool f16_as_f32 = false;
+  bool f16_as_f32 = false;              // whether tensors of f16 become arrays of f32
   /// Gets the tensors that are left out because arrays do not have their dtype. One that `names`
   /// asks for is an error instead.
   std::vector<FileTensor>* left = nullptr;

@@ -33,14 +33,36 @@
 
 namespace tessera {
 
-enum class DType : std::uint8_t { boolean, i32, u32, bf16, f32, f64 };
+enum class DType : std::uint8_t {
+  boolean,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64
+};
+/// All of them, in order.
+inline constexpr DType kAllDTypes[] = {
+    DType::boolean, DType::i8,  DType::i16, DType::i32,  DType::i64, DType::u8, DType::u16,
+    DType::u32,     DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
 
 /// Size of one element in bytes.
 std::size_t size_bytes(DType dtype);
-/// The name used in text: `bool`, `i32`, `u32`, `bf16`, `f32`, `f64`.
+/// The name used in text: `bool`, `i8` to `i64`, `u8` to `u64`, `f16`, `bf16`, `f32`, `f64`.
 std::string_view name(DType dtype);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);
+/// f16 and bf16, which are computed as f32.
+bool is_half(DType dtype);
+/// Integers with a sign.
+bool is_signed(DType dtype);
 
 /// The upper 16 bits of a float: 8 bits of precision and the range of float. Conversion rounds to
 /// nearest, ties to even. Arithmetic converts to float first.
@@ -68,32 +90,93 @@ class bfloat16 {  // NOLINT(readability-identifier-naming)
   std::uint16_t bits_ = 0;
 };
 
-/// The C++ types of elements: bool, std::int32_t, std::uint32_t, bfloat16, float, double.
-template <typename T>
-concept Element =
-    std::same_as<T, bool> || std::same_as<T, std::int32_t> || std::same_as<T, std::uint32_t> ||
-    std::same_as<T, bfloat16> || std::same_as<T, float> || std::same_as<T, double>;
+/// IEEE 754's half precision: 11 bits of precision, at most 65504. Conversion rounds to nearest,
+/// ties to even. Arithmetic converts to float first.
+class float16 {  // NOLINT(readability-identifier-naming)
+ public:
+  float16() = default;
+  explicit constexpr float16(float x) : bits_(rounded(std::bit_cast<std::uint32_t>(x))) {}
+  /// Rounded once.
+  explicit float16(double x);
+  static constexpr float16 from_bits(std::uint16_t bits) {
+    float16 x;
+    x.bits_ = bits;
+    return x;
+  }
+  constexpr std::uint16_t bits() const { return bits_; }
+  constexpr operator float() const {  // NOLINT(google-explicit-constructor)
+    const std::uint32_t sign = (bits_ & 0x8000U) << 16;
+    const std::uint32_t exponent = bits_ >> 10 & 0x1FU;
+    const std::uint32_t fraction = bits_ & 0x3FFU;
+    if (exponent == 0) {  // a multiple of 2^-24
+      const auto tiny = std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
+      return std::bit_cast<float>(sign | tiny);
+    }
+    if (exponent < 0x1F)
+      return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+    const std::uint32_t quiet = fraction == 0 ? 0 : 0x400000U;
+    return std::bit_cast<float>(sign | 0x7F800000U | quiet | fraction << 13);
+  }
 
-template <Element T>
-inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::boolean
-                                  : std::same_as<T, std::int32_t>  ? DType::i32
-                                  : std::same_as<T, std::uint32_t> ? DType::u32
-                                  : std::same_as<T, bfloat16>      ? DType::bf16
-                                  : std::same_as<T, float>         ? DType::f32
-                                                                   : DType::f64;
+ private:
+  static constexpr std::uint16_t rounded(std::uint32_t bits);
+  std::uint16_t bits_ = 0;
+};
+
+constexpr std::uint16_t float16::rounded(std::uint32_t bits) {
+  const std::uint32_t sign = bits >> 16 & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7F800000U) {  // NaN
+    result = 0x7E00U | (magnitude >> 13 & 0x3FFU);
+  } else if (magnitude >= 0x47800000U) {  // from 65536 on
+    result = 0x7C00U;
+  } else if (magnitude >= 0x38800000U) {  // from 2^-14 on, where halves are normal
+    result = (magnitude - 0x38000000U + 0xFFFU + (magnitude >> 13 & 1U)) >> 13;
+  } else if (magnitude > 0x33000000U) {  // above 2^-25
+    const std::uint32_t shift = 126 - (magnitude >> 23);
+    const std::uint32_t fraction = (magnitude & 0x7FFFFFU) | 0x800000U;
+    const std::uint32_t rest = fraction & ((1U << shift) - 1);
+    const std::uint32_t tie = 1U << (shift - 1);
+    result = fraction >> shift;
+    if (rest > tie || (rest == tie && (result & 1U) != 0)) ++result;
+  }
+  return static_cast<std::uint16_t>(sign | result);
+}
+
+namespace detail {
+/// The dtype of elements of type T, or DType::boolean for other types.
+template <typename T>
+constexpr DType dtype_or_boolean() {
+  if constexpr (std::same_as<T, std::int8_t>) return DType::i8;
+  if constexpr (std::same_as<T, std::int16_t>) return DType::i16;
+  if constexpr (std::same_as<T, std::int32_t>) return DType::i32;
+  if constexpr (std::same_as<T, std::int64_t>) return DType::i64;
+  if constexpr (std::same_as<T, std::uint8_t>) return DType::u8;
+  if constexpr (std::same_as<T, std::uint16_t>) return DType::u16;
+  if constexpr (std::same_as<T, std::uint32_t>) return DType::u32;
+  if constexpr (std::same_as<T, std::uint64_t>) return DType::u64;
+  if constexpr (std::same_as<T, float16>) return DType::f16;
+  if constexpr (std::same_as<T, bfloat16>) return DType::bf16;
+  if constexpr (std::same_as<T, float>) return DType::f32;
+  if constexpr (std::same_as<T, double>) return DType::f64;
+  return DType::boolean;
+}
+}  // namespace detail
 
 namespace detail {
 template <typename T>
-concept Readable = Element<T> || std::same_as<T, std::uint8_t>;
-/// The dtype of the elements that are read as T.
-template <Readable T>
-constexpr DType readable_dtype() {
-  if constexpr (std::same_as<T, std::uint8_t>)
-    return DType::boolean;
-  else
-    return dtype_of<T>;
-}
+inline constexpr bool is_half = std::same_as<T, float16> || std::same_as<T, bfloat16>;
 }  // namespace detail
+
+/// The C++ types of elements: bool, std::int8_t to std::int64_t, std::uint8_t to std::uint64_t,
+/// float16, bfloat16, float, double.
+template <typename T>
+concept Element = std::same_as<T, bool> || detail::dtype_or_boolean<T>()
+!= DType::boolean;
+
+template <Element T>
+inline constexpr DType dtype_of = detail::dtype_or_boolean<T>();
 
 /// How sums are computed. exact: by a fixed tree, with the same bits on any mesh. fast: with fewer
 /// bytes between devices; the bits depend on the mesh, but not on the number of threads. device: in

@@ -29,6 +29,7 @@ void unify_nans(DType dtype, std::string& bytes) {
       if (value != value) std::memcpy(bytes.data() + at, &nan, sizeof(T));
     }
   };
+  if (dtype == DType::f16) unify(float16(std::numeric_limits<float>::quiet_NaN()));
   if (dtype == DType::bf16) unify(bfloat16(std::numeric_limits<float>::quiet_NaN()));
   if (dtype == DType::f32) unify(std::numeric_limits<float>::quiet_NaN());
   if (dtype == DType::f64) unify(std::numeric_limits<double>::quiet_NaN());
@@ -56,47 +57,18 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
   }
 }
 
-namespace {
-
-float float_of_f16(std::uint16_t bits) {
-  const std::uint32_t sign = (bits & 0x8000U) << 16;
-  const std::uint32_t magnitude = bits & 0x7FFFU;
-  if (magnitude >= 0x7C00U)  // infinities and NaNs
-    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
-  if (magnitude < 0x400U) {  // multiples of 2^-24
-    const float value = static_cast<float>(magnitude) * 0x1p-24F;
-    return sign == 0 ? value : -value;
-  }
-  return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
-}
-
-}  // namespace
-
-void floats_of_f16(std::span<const std::byte> halves, std::span<std::byte> floats) {
-  for (std::size_t i = 0; i < halves.size() / sizeof(std::uint16_t); ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, halves.data() + sizeof(half) * i, sizeof(half));
-    const float value = float_of_f16(half);
-    std::memcpy(floats.data() + sizeof(value) * i, &value, sizeof(value));
-  }
-}
-
 std::string elements_of(const Array& array, const std::source_location& where) {
-  switch (array.dtype(where)) {
-    case DType::boolean:
-      return bytes_as<std::uint8_t>(array, where);
-    case DType::i32:
-      return bytes_as<std::int32_t>(array, where);
-    case DType::u32:
-      return bytes_as<std::uint32_t>(array, where);
-    case DType::bf16:
-      return bytes_as<bfloat16>(array, where);
-    case DType::f32:
-      return bytes_as<float>(array, where);
-    case DType::f64:
-      break;
-  }
-  return bytes_as<double>(array, where);
+  const DType dtype = array.dtype(where);
+  std::string bytes;
+  const auto read = [&]<typename T>(T /*zero*/) {
+    if (dtype == dtype_of<T>) bytes = bytes_as<T>(array, where);
+  };
+  const auto read_each = [&](auto... zeros) { (read(zeros), ...); };
+  if (dtype == DType::boolean) return bytes_as<std::uint8_t>(array, where);
+  read_each(std::int8_t{}, std::int16_t{}, std::int32_t{}, std::int64_t{}, std::uint8_t{},
+            std::uint16_t{}, std::uint32_t{}, std::uint64_t{}, float16{}, bfloat16{}, float{},
+            double{});
+  return bytes;
 }
 
 std::string fingerprint(std::vector<NamedArray> arrays) {

@@ -20,8 +20,8 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
 /// missing, or if arrays do not have its dtype.
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
                                  const ReadOptions& options, const std::source_location& where);
-/// Converts f16 to f32. The halves may be the second half of the memory of the floats.
-void floats_of_f16(std::span<const std::byte> halves, std::span<std::byte> floats);
+/// A tensor that was read as the options want it.
+Array as_wanted(const Array& read, const ReadOptions& options);
 /// The bytes of all elements in row-major order. With one process per device this is a collective:
 /// all processes must call it.
 std::string elements_of(const Array& array, const std::source_location& where);

@@ -95,21 +95,10 @@ void export_safetensors(const Export& work, std::int64_t file_bytes) {
 // --- Orbax: Zarr arrays of one chunk each, and _METADATA with the tree
 
 const char* zarr_name(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "|b1";
-    case DType::i32:
-      return "<i4";
-    case DType::u32:
-      return "<u4";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f32:
-      return "<f4";
-    case DType::f64:
-      break;
-  }
-  return "<f8";
+  static constexpr const char* kNames[] = {"|b1", "|i1", "<i2", "<i4",      "<i8", "|u1", "<u2",
+                                           "<u4", "<u8", "<f2", "bfloat16", "<f4", "<f8"};
+  static_assert(std::size(kNames) == std::size(kAllDTypes));
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 std::vector<std::string> keys_of(const std::string& path) {

@@ -130,26 +130,14 @@ Shape shape_at(const Json& object, const std::string& name) {
 }
 
 const char* safetensors_name(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "BOOL";
-    case DType::i32:
-      return "I32";
-    case DType::u32:
-      return "U32";
-    case DType::bf16:
-      return "BF16";
-    case DType::f32:
-      return "F32";
-    case DType::f64:
-      break;
-  }
-  return "F64";
+  static constexpr const char* kNames[] = {"BOOL", "I8",  "I16", "I32",  "I64", "U8", "U16",
+                                           "U32",  "U64", "F16", "BF16", "F32", "F64"};
+  static_assert(std::size(kNames) == std::size(kAllDTypes));
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 std::optional<DType> find_safetensors_dtype(const std::string& name) {
-  for (const DType dtype :
-       {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
+  for (const DType dtype : kAllDTypes) {
     if (name == safetensors_name(dtype)) return dtype;
   }
   return std::nullopt;
@@ -158,7 +146,7 @@ std::optional<DType> find_safetensors_dtype(const std::string& name) {
 DType dtype_of_safetensors(const std::string& name) {
   if (const std::optional<DType> dtype = find_safetensors_dtype(name)) return *dtype;
   throw BadText("the type " + Json(name).dump(-1, ' ', true) +
-                " is not one of BOOL, I32, U32, BF16, F32, F64");
+                " is not one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64");
 }
 
 }  // namespace tessera::checkpoint

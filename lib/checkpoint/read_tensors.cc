@@ -5,6 +5,7 @@
 
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
+#include <tessera/ops.h>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/elements.h"
@@ -128,17 +129,6 @@ class TensorFiles {
   std::vector<Found> tensors_;
 };
 
-Array read_f16(const TensorFiles& files, const Found& found) {
-  return files.read(found, {DType::f32, found.entry.type.shape},
-                    [](const auto& read_bytes, std::span<std::byte> elements) {
-                      // The halves are read into the end of the memory, and become floats from
-                      // its beginning on.
-                      const auto halves = elements.subspan(elements.size() / 2);
-                      read_bytes(halves);
-                      floats_of_f16(halves, elements);
-                    });
-}
-
 Array read_known(const TensorFiles& files, const Found& found, const std::source_location& where) {
   return files.read(
       found, found.entry.type, [&](const auto& read_bytes, std::span<std::byte> elements) {
@@ -189,16 +179,19 @@ void check_wanted(const std::vector<FileTensor>& tensors, const std::string& pat
 }
 
 [[noreturn]] void refuse(const FileTensor& tensor, const std::source_location& where) {
-  const bool is_f16 = tensor.dtype == "F16";
   throw UserError({.what = "read_safetensors: arrays do not have the dtype of this tensor",
                    .where = where,
                    .found = text_of(tensor),
-                   .wanted = "one of BOOL, I32, U32, BF16, F32, F64",
-                   .cure = is_f16 ? "set f16_as_f32 in the options, which makes f32 of it"
-                                  : "leave it out of the names, or convert the file"});
+                   .wanted = "one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64",
+                   .cure = "leave it out of the names, or convert the file"});
 }
 
 }  // namespace
+
+Array as_wanted(const Array& read, const ReadOptions& options) {
+  const bool must_widen = options.f16_as_f32 && read.dtype() == DType::f16;
+  return must_widen ? astype(read, DType::f32) : read;
+}
 
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
                                  const ReadOptions& options, const std::source_location& where) {
@@ -208,8 +201,7 @@ std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const s
   std::vector<FileTensor> left;
   for (const FileTensor& tensor : tensors) {
     const bool is_wanted = names.empty() || names.contains(tensor.name);
-    const bool is_known =
-        find_safetensors_dtype(tensor.dtype) || (tensor.dtype == "F16" && options.f16_as_f32);
+    const bool is_known = find_safetensors_dtype(tensor.dtype).has_value();
     if (is_wanted && !is_known && !names.empty()) refuse(tensor, where);
     if (is_wanted && !is_known) left.push_back(tensor);
     is_read.push_back(is_wanted && is_known);
@@ -227,10 +219,8 @@ std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOpti
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < listed.size(); ++i) {
     if (!is_read[i]) continue;
-    const Found& found = files.tensors()[i];
-    arrays.push_back({.name = listed[i].name,
-                      .array = found.entry.foreign.empty() ? read_known(files, found, where)
-                                                           : read_f16(files, found)});
+    const Array read = read_known(files, files.tensors()[i], where);
+    arrays.push_back({.name = listed[i].name, .array = as_wanted(read, options)});
   }
   return arrays;
 }

@@ -21,7 +21,7 @@ Json entry(const char* dtype, const Shape& shape, std::int64_t begin, std::int64
   return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
 }
 
-/// Tensors h F16[2], i I64[1], u U8[4] and x F32[1].
+/// Tensors f F8_E4M3[4], h F16[2], i I64[1] and x F32[1].
 std::string mixed_file(const std::string& path) {
   const float x = 2.5F;
   std::string elements("\x00\x3c\x00\xc0", 4);
@@ -29,7 +29,7 @@ std::string mixed_file(const std::string& path) {
   elements.append(reinterpret_cast<const char*>(&x), sizeof(x));
   write_file(path, file_of({{"h", entry("F16", {2}, 0, 4)},
                             {"i", entry("I64", {1}, 4, 12)},
-                            {"u", entry("U8", {2, 2}, 12, 16)},
+                            {"f", entry("F8_E4M3", {2, 2}, 12, 16)},
                             {"x", entry("F32", {1}, 16, 20)}},
                            elements));
   return path;
@@ -46,26 +46,40 @@ using Names = std::vector<std::string>;
 TEST(ReadSafetensors, LeavesAndNamesOtherDtypes) {
   const std::string path = mixed_file(test_folder() + "/mixed.safetensors");
   std::vector<FileTensor> left;
-  EXPECT_EQ(names_of(read_safetensors(path, {.left = &left})), Names{"x"});
-  ASSERT_EQ(left.size(), 3U);
-  EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "hF16[2]");
-  EXPECT_EQ(left[2].name + left[2].dtype + to_string(left[2].shape), "uU8[2,2]");
-  EXPECT_EQ(names_of(read_safetensors(path)), Names{"x"});
-  const auto arrays = read_safetensors(path, {.f16_as_f32 = true, .left = &left});
-  EXPECT_EQ(names_of(arrays), (Names{"h", "x"}));
-  EXPECT_EQ(arrays[0].array.to_vector<float>(), (std::vector<float>{1, -2}));
-  EXPECT_EQ(left.size(), 2U);
+  const auto arrays = read_safetensors(path, {.left = &left});
+  EXPECT_EQ(names_of(arrays), (Names{"h", "i", "x"}));
+  EXPECT_EQ(arrays[0].array.dtype(), DType::f16);
+  EXPECT_EQ(arrays[1].array.to_vector<std::int64_t>(),
+            std::vector<std::int64_t>{0x0101010101010101});
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "fF8_E4M3[2,2]");
+  EXPECT_EQ(names_of(read_safetensors(path)), (Names{"h", "i", "x"}));
+  const auto widened = read_safetensors(path, {.f16_as_f32 = true});
+  EXPECT_EQ(widened[0].array.to_vector<float>(), (std::vector<float>{1, -2}));
   EXPECT_EQ(list_safetensors(path).size(), 4U);
 }
 
 TEST(ReadSafetensors, ReadsTheNamesThatAreAskedFor) {
   const std::string path = mixed_file(test_folder() + "/mixed.safetensors");
   EXPECT_EQ(names_of(read_safetensors(path, {.names = {"x"}})), Names{"x"});
-  EXPECT_EQ(names_of(read_safetensors(path, {.names = {"x", "h"}, .f16_as_f32 = true})),
-            (Names{"h", "x"}));
-  EXPECT_THROW(read_safetensors(path, {.names = {"x", "h"}}), UserError);
-  EXPECT_THROW(read_safetensors(path, {.names = {"x", "i"}}), UserError);
+  EXPECT_EQ(names_of(read_safetensors(path, {.names = {"x", "h"}})), (Names{"h", "x"}));
+  EXPECT_THROW(read_safetensors(path, {.names = {"x", "f"}}), UserError);
   EXPECT_THROW(read_safetensors(path, {.names = {"x", "y"}}), UserError);
+}
+
+TEST(ReadSafetensors, KeepsEveryDtype) {
+  std::vector<NamedArray> arrays;
+  for (const DType dtype : kAllDTypes)
+    arrays.push_back({std::string(name(dtype)), astype(arange(5), dtype)});
+  const std::string path = test_folder() + "/dtypes.safetensors";
+  write_safetensors(path, arrays);
+  const std::vector<NamedArray> found = read_safetensors(path);
+  ASSERT_EQ(found.size(), arrays.size());
+  for (const NamedArray& item : found) {
+    EXPECT_EQ(name(item.array.dtype()), item.name);
+    const bool is_bool = item.array.dtype() == DType::boolean;
+    EXPECT_EQ(sum(astype(item.array, DType::f32)).item<float>(), is_bool ? 4.0F : 10.0F);
+  }
 }
 
 TEST(ReadSafetensors, ConvertsEveryHalf) {

@@ -22,8 +22,7 @@ constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // the limit of other re
 /// The size of an element of a type that arrays do not have; 0 if this reader does not know it.
 std::int64_t foreign_bytes(const std::string& dtype) {
   constexpr std::pair<const char*, std::int64_t> kSizes[] = {
-      {"I8", 1},  {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2},
-      {"U16", 2}, {"F16", 2}, {"I64", 8},     {"U64", 8},     {"C64", 8}};
+      {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"C64", 8}};
   for (const auto& [name, bytes] : kSizes) {
     if (dtype == name) return bytes;
   }

@@ -258,7 +258,7 @@ TEST(Checkpointer, SavesWhatWasThereWhenItWasAsked) {
   const std::string folder = test_folder();
   auto step = jit([](Array x) { return x * 1.5F + 1.0F; }, {.donate_argnums = {0}});
   Array x = random::normal(Key(0), {1 << 20});
-  std::vector<std::vector<char>> wanted;
+  std::vector<std::string> wanted;
   Checkpointer steps(folder);
   for (std::int64_t i = 0; i < 6; ++i) {
     wanted.push_back(bits_of(x));

@@ -15,6 +15,8 @@
 #include <tessera/ops.h>
 #include <tessera/random.h>
 
+#include "checkpoint/elements.h"
+
 namespace tessera::checkpoint {
 
 namespace fs = std::filesystem;
@@ -52,8 +54,8 @@ inline std::map<std::string, std::string> files_below(const std::string& folder)
 
 using Tree = std::map<std::string, Array>;
 
-/// Arrays of every dtype and of ranks 0 to 3. Meshes do not divide their sizes; large arrays have
-/// several blocks.
+/// Arrays of several dtypes and of ranks 0 to 3. Meshes do not divide their sizes; large arrays
+/// have several blocks.
 inline Tree sample_tree(std::int64_t seed = 0) {
   const auto keys = random::split(Key(seed), 5);
   Tree tree;
@@ -68,28 +70,7 @@ inline Tree sample_tree(std::int64_t seed = 0) {
   return tree;
 }
 
-inline std::vector<char> bits_of(const Array& x) {
-  const auto as = [&]<typename T>(T) {
-    const std::vector<T> values = x.to_vector<T>();
-    const auto* bytes = reinterpret_cast<const char*>(values.data());
-    return std::vector<char>(bytes, bytes + values.size() * sizeof(T));
-  };
-  switch (x.dtype()) {
-    case DType::boolean:
-      return as(std::uint8_t{});
-    case DType::i32:
-      return as(std::int32_t{});
-    case DType::u32:
-      return as(std::uint32_t{});
-    case DType::bf16:
-      return as(bfloat16{});
-    case DType::f32:
-      return as(float{});
-    case DType::f64:
-      break;
-  }
-  return as(double{});
-}
+inline std::string bits_of(const Array& x) { return elements_of(x, std::source_location()); }
 
 inline bool has_same_bits(const Tree& a, const Tree& b) {
   if (a.size() != b.size()) return false;

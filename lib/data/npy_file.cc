@@ -106,11 +106,10 @@ class HeaderParser {
   const NpyReader& reader_;
 };
 
-constexpr std::array<std::pair<std::string_view, DType>, 5> kTypes = {{{"|b1", DType::boolean},
-                                                                       {"<i4", DType::i32},
-                                                                       {"<u4", DType::u32},
-                                                                       {"<f4", DType::f32},
-                                                                       {"<f8", DType::f64}}};
+constexpr std::pair<std::string_view, DType> kTypes[] = {
+    {"|b1", DType::boolean}, {"|i1", DType::i8},  {"<i2", DType::i16}, {"<i4", DType::i32},
+    {"<i8", DType::i64},     {"|u1", DType::u8},  {"<u2", DType::u16}, {"<u4", DType::u32},
+    {"<u8", DType::u64},     {"<f2", DType::f16}, {"<f4", DType::f32}, {"<f8", DType::f64}};
 
 }  // namespace
 
@@ -123,7 +122,7 @@ Array read_npy(const std::string& path) {
   static const NpyReader reader = [] {
     NpyReader all{.types = {},
                   .least_rank = 0,
-                  .wanted = "a row-major array of |b1, <i4, <u4, <f4 or <f8",
+                  .wanted = "a row-major array of bool, integers or floats, in little-endian order",
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "
                       "other types"};
@@ -133,8 +132,9 @@ Array read_npy(const std::string& path) {
   const std::vector<std::uint8_t> bytes =
       read_file(path, "npy", "a readable .npy file", "check the path");
   const NpyHeader header = npy_header(bytes, path, reader);
-  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
-                                 [&](const auto& each) { return each.first == header.type; });
+  const auto* const type =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const auto& each) { return each.first == header.type; });
   return make_array_from_callback(
       {type->second, header.shape}, NamedSharding(),
       [&](const std::vector<IndexRange>& /*whole*/, std::span<std::byte> elements) {
@@ -148,8 +148,8 @@ Array read_npy(const std::string& path) {
 
 std::string npy_bytes(const Array& array) {
   const Array x = array.dtype() == DType::bf16 ? astype(array, DType::f32) : array;
-  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
-                                 [&](const auto& each) { return each.second == x.dtype(); });
+  const auto* const type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                        [&](const auto& each) { return each.second == x.dtype(); });
   std::string shape;  // a tuple of Python: (4, 3), (5,), ()
   for (const std::int64_t size : x.shape()) {
     shape += (shape.empty() ? "" : ", ") + std::to_string(size);

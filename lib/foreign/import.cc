@@ -92,12 +92,7 @@ std::vector<Tensor> tensors_of(const std::string& path) {
 
 Array array_of(const Tensor& tensor, DType dtype, const std::source_location& where) {
   const auto fill = [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
-    if (elements.empty()) return;
-    if (tensor.dtype == "F16") {
-      floats_of_f16(std::as_bytes(std::span(tensor.elements)), elements);
-    } else {
-      std::memcpy(elements.data(), tensor.elements.data(), elements.size());
-    }
+    if (!elements.empty()) std::memcpy(elements.data(), tensor.elements.data(), elements.size());
   };
   return make_array_from_callback({dtype, tensor.shape}, NamedSharding(), fill, where);
 }
@@ -139,8 +134,9 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_read[i]) continue;
-    const DType dtype = find_safetensors_dtype(tensors[i].dtype).value_or(DType::f32);
-    arrays.push_back({.name = tensors[i].name, .array = array_of(tensors[i], dtype, where)});
+    const DType dtype = *find_safetensors_dtype(tensors[i].dtype);
+    const Array read = array_of(tensors[i], dtype, where);
+    arrays.push_back({.name = tensors[i].name, .array = as_wanted(read, options)});
     tensors[i].elements = {};
   }
   sort_by_name(arrays);

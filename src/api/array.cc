@@ -175,27 +175,19 @@ namespace {
 
 /// The C++ type of an element.
 const char* cpp_name(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "bool";
-    case DType::i32:
-      return "std::int32_t";
-    case DType::u32:
-      return "std::uint32_t";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f32:
-      return "float";
-    default:
-      return "double";
-  }
+  static constexpr const char* kNames[] = {
+      "bool",         "std::int8_t",   "std::int16_t",  "std::int32_t",  "std::int64_t",
+      "std::uint8_t", "std::uint16_t", "std::uint32_t", "std::uint64_t", "float16",
+      "bfloat16",     "float",         "double"};
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 }  // namespace
 
 void Array::read(DType dtype, void* out, const std::source_location& where) const {
   const detail::Tiled tiles = detail::tiles_of(*this, where);
-  if (dtype != this->dtype()) {
+  const bool reads_bytes = dtype == DType::u8 && this->dtype() == DType::boolean;
+  if (dtype != this->dtype() && !reads_bytes) {
     throw UserError({.what = "to_vector: the array has another element type",
                      .where = where,
                      .found = detail::describe(*this),

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "ops/emit.h"
+#include "ops/host_array.h"
 
 namespace tessera::detail {
 
@@ -48,6 +49,26 @@ std::string describe_all(const std::vector<Array>& arrays) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 53;
+
+/// The integers that fit the dtype and are exact as attributes of equations, which are doubles.
+std::pair<std::int64_t, std::int64_t> range_of(DType dtype) {
+  return ops::dispatch(dtype, [](auto zero) -> std::pair<std::int64_t, std::int64_t> {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, std::int64_t>) return {-kMost, kMost};
+    if constexpr (std::is_same_v<T, std::uint64_t>) return {0, kMost};
+    if constexpr (std::is_integral_v<T>) {
+      return {std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()};
+    } else {
+      return {0, 0};
+    }
+  });
+}
+
+}  // namespace
+
 void check_number(std::string_view op, const Operand& number, DType dtype) {
   const bool has_fraction = number.kind == Operand::Kind::real;
   if (is_float(dtype)) return;
@@ -57,19 +78,18 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
     fail(op, "a number with a fraction cannot be combined with an array that is not float", found,
          "a whole number", "convert the array first: astype(x, DType::f32)");
   }
-  const bool is_unsigned = dtype == DType::u32;
-  const std::int64_t low = is_unsigned ? 0 : std::numeric_limits<std::int32_t>::min();
-  const std::int64_t high = is_unsigned ? std::int64_t{std::numeric_limits<std::uint32_t>::max()}
-                                        : std::numeric_limits<std::int32_t>::max();
   if (dtype == DType::boolean) {
     if (number.kind == Operand::Kind::boolean) return;
     fail(op, "a number cannot be combined with an array of bool", found, "true or false",
          "compare the array, or convert it: astype(x, DType::i32)");
   }
+  const auto [low, high] = range_of(dtype);
   const std::int64_t value = has_fraction ? static_cast<std::int64_t>(number.real) : number.integer;
   if (value < low || value > high) {
+    const bool is_wide = size_bytes(dtype) == 8;
     fail(op, "a number is out of range for the dtype of the array", found,
-         fmt::format("a number from {} to {}", low, high), "use a number in this range");
+         fmt::format("a number from {} to {}", low, high),
+         is_wide ? "make an array of it: scalar(number)" : "use a number in this range");
   }
 }
 

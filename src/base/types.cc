@@ -12,28 +12,44 @@ namespace {
 struct DTypeInfo {
   std::string_view name;
   std::size_t size_bytes;
-  bool is_float;
-  bool is_integer;
+  bool is_float = false;
+  bool is_integer = false;
+  bool is_signed = false;
 };
 
 const DTypeInfo& info(DType dtype) {
-  static constexpr DTypeInfo kInfo[] = {{"bool", 1, false, false}, {"i32", 4, false, true},
-                                        {"u32", 4, false, true},   {"bf16", 2, true, false},
-                                        {"f32", 4, true, false},   {"f64", 8, true, false}};
+  static constexpr DTypeInfo kInfo[] = {
+      {.name = "bool", .size_bytes = 1},
+      {.name = "i8", .size_bytes = 1, .is_integer = true, .is_signed = true},
+      {.name = "i16", .size_bytes = 2, .is_integer = true, .is_signed = true},
+      {.name = "i32", .size_bytes = 4, .is_integer = true, .is_signed = true},
+      {.name = "i64", .size_bytes = 8, .is_integer = true, .is_signed = true},
+      {.name = "u8", .size_bytes = 1, .is_integer = true},
+      {.name = "u16", .size_bytes = 2, .is_integer = true},
+      {.name = "u32", .size_bytes = 4, .is_integer = true},
+      {.name = "u64", .size_bytes = 8, .is_integer = true},
+      {.name = "f16", .size_bytes = 2, .is_float = true},
+      {.name = "bf16", .size_bytes = 2, .is_float = true},
+      {.name = "f32", .size_bytes = 4, .is_float = true},
+      {.name = "f64", .size_bytes = 8, .is_float = true},
+  };
   return kInfo[static_cast<std::size_t>(dtype)];
 }
 
-}  // namespace
-
-bfloat16::bfloat16(double x) {
-  // Round to odd first: then the double and the float lie on the same side of every bfloat16 and of
-  // every midpoint between two.
+/// The float next to x whose last bit is 1, unless x is a float. It lies on the same side of every
+/// narrower number, and of every midpoint between two, as x does.
+std::uint32_t odd_float_bits(double x) {
   auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
   const double near = static_cast<double>(std::bit_cast<float>(bits));
   if (std::abs(near) > std::abs(x)) --bits;
   if (near != x) bits |= 1U;
-  bits_ = rounded(bits);
+  return bits;
 }
+
+}  // namespace
+
+bfloat16::bfloat16(double x) : bits_(rounded(odd_float_bits(x))) {}
+float16::float16(double x) : bits_(rounded(odd_float_bits(x))) {}
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }
@@ -50,6 +66,8 @@ std::string_view name(Numerics numerics) {
 }
 bool is_float(DType dtype) { return info(dtype).is_float; }
 bool is_integer(DType dtype) { return info(dtype).is_integer; }
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+bool is_signed(DType dtype) { return info(dtype).is_signed; }
 
 namespace detail {
 

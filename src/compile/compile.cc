@@ -23,21 +23,17 @@ namespace tessera::compile {
 namespace {
 
 void check_dtypes(const ir::Function& function) {
-  const auto check = [&](const std::vector<ir::ValueId>& ids, const Span& where) {
-    for (const ir::ValueId id : ids) {
+  for (const ir::Equation& equation : function.equations) {
+    if (host::computes_f64(equation)) continue;
+    for (const ir::ValueId id : equation.operands) {
       if (function.type(id).dtype != DType::f64) continue;
-      throw UserError({.what = "compile: the host engine does not support f64",
-                       .where = where,
+      throw UserError({.what = *equation.op->name + ": the host engine does not compute it in f64",
+                       .where = equation.span,
                        .found = to_string(function.type(id)),
-                       .wanted = "f32 or bf16",
+                       .wanted = "f32, bf16 or f16",
                        .cure = "use astype(x, DType::f32), or set_engine(\"reference\")"});
     }
-  };
-  for (const ir::Equation& equation : function.equations) {
-    check(equation.operands, equation.span);
-    check(equation.results, equation.span);
   }
-  check(function.inputs, {});
 }
 
 /// Gives every output its own memory: no output is an input, except one that keeps its donated

@@ -15,13 +15,21 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
+/// The dtype in which kernels compute what is stored as `dtype`. Integers of 32 bits wrap to what
+/// narrower ones would give.
+DType wide_dtype(DType dtype) {
+  if (is_half(dtype)) return DType::f32;
+  if (!is_integer(dtype) || size_bytes(dtype) >= 4) return dtype;
+  return is_signed(dtype) ? DType::i32 : DType::u32;
+}
+
 class Widening {
  public:
   Widening(Function function, DotUnit unit) : result_(std::move(function)), unit_(unit) {}
 
   Function run() {
     for (Equation& equation : std::exchange(result_.equations, {})) {
-      if (is_wide(equation)) {
+      if (has_narrow(equation)) {
         widen(std::move(equation));
       } else {
         if (is_view(equation)) views_[equation.results[0]] = equation;
@@ -32,21 +40,32 @@ class Widening {
   }
 
  private:
-  /// The portable unit multiplies and adds as f32 does.
-  bool is_wide(const Equation& equation) const {
+  /// Whether the kernel of the equation has to get the value in a wider dtype. The portable unit
+  /// multiplies and adds bf16 as f32 does.
+  bool is_narrow(const Equation& equation, ValueId id) const {
+    const DType dtype = result_.type(id).dtype;
+    if (wide_dtype(dtype) == dtype) return false;
+    const host::Arithmetic arithmetic = host::arithmetic_of(equation);
+    if (arithmetic != host::Arithmetic::bf16) return arithmetic == host::Arithmetic::wide;
     const bool is_conv = *equation.op->host == "conv";
-    return is_conv ? unit_ == DotUnit::portable : host::widens_bf16(equation);
+    return dtype != DType::bf16 || (is_conv && unit_ == DotUnit::portable);
   }
 
-  bool is_bf16(ValueId id) const { return result_.type(id).dtype == DType::bf16; }
+  bool has_narrow(const Equation& equation) const {
+    const auto is_any = [&](const std::vector<ValueId>& ids) {
+      return std::any_of(ids.begin(), ids.end(),
+                         [&](ValueId id) { return is_narrow(equation, id); });
+    };
+    return is_any(equation.operands) || is_any(equation.results);
+  }
 
   void widen(Equation equation) {
     for (ValueId& id : equation.operands) {
-      if (is_bf16(id)) id = wide_of(id, equation.span);
+      if (is_narrow(equation, id)) id = wide_of(id, equation.span);
     }
     std::vector<std::pair<ValueId, ValueId>> narrowed;  // from, to
     for (ValueId& id : equation.results) {
-      if (!is_bf16(id)) continue;
+      if (!is_narrow(equation, id)) continue;
       const ValueId wide = add_wide(id);
       narrowed.emplace_back(wide, id);
       id = wide;
@@ -62,8 +81,8 @@ class Widening {
     return ops::is_view(equation) && name != "bitcast" && name != "slice";
   }
 
-  /// The value as f32, converted where it is first needed. For a view, the base is converted, since
-  /// kernels read views in place.
+  /// The value in the wider dtype, converted where it is first needed. For a view, the base is
+  /// converted, since kernels read views in place.
   ValueId wide_of(ValueId id, const Span& span) {
     const auto known = wide_.find(id);
     if (known != wide_.end()) return known->second;
@@ -85,7 +104,7 @@ class Widening {
 
   ValueId add_wide(ValueId id) {
     ir::Value value = result_.values[id];
-    value.type.dtype = DType::f32;
+    value.type.dtype = wide_dtype(value.type.dtype);
     return result_.add_value(std::move(value));
   }
 
@@ -106,10 +125,10 @@ class Widening {
 }  // namespace
 
 Function with_wide_operands(Function function, DotUnit unit) {
-  const bool has_bf16 =
-      std::any_of(function.values.begin(), function.values.end(),
-                  [](const ir::Value& value) { return value.type.dtype == DType::bf16; });
-  return has_bf16 ? Widening(std::move(function), unit).run() : std::move(function);
+  const bool has_narrow = std::any_of(
+      function.values.begin(), function.values.end(),
+      [](const ir::Value& value) { return wide_dtype(value.type.dtype) != value.type.dtype; });
+  return has_narrow ? Widening(std::move(function), unit).run() : std::move(function);
 }
 
 }  // namespace tessera::compile

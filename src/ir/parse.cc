@@ -252,11 +252,10 @@ class Parser {
   }
   DType dtype() {
     const std::string text = identifier();
-    for (DType candidate :
-         {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
+    for (DType candidate : kAllDTypes) {
       if (name(candidate) == text) return candidate;
     }
-    fail("a dtype: bool, i32, u32, bf16, f32 or f64", "'" + text + "'");
+    fail("a dtype: bool, i8 to i64, u8 to u64, f16, bf16, f32 or f64", "'" + text + "'");
   }
   Type type() {
     Type result;

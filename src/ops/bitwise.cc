@@ -9,12 +9,20 @@ namespace tessera::ops {
 
 namespace {
 
-constexpr std::uint32_t kBits = 32;
+template <typename T>
+using BitsOf = std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
 
 template <typename T>
-std::uint32_t bits_of(T x) {
-  return static_cast<std::uint32_t>(x);
+BitsOf<T> bits_of(T x) {
+  return static_cast<BitsOf<T>>(x);
 }
+
+template <typename T>
+constexpr BitsOf<T> kBits = sizeof(T) * 8;
+
+/// The type in which bits are shifted, which is not promoted to int.
+template <typename T>
+using ShiftType = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
 /// Shift counts are read as unsigned numbers, so that a negative count is too large.
 std::vector<Type> shift_shape(const ShapeContext& c) {
@@ -73,7 +81,7 @@ const OpRecord or_op{
 
 const OpRecord shift_left_op{
     .name = "shift_left",
-    .doc = "x shifted left by y bits; 0 if y, taken as unsigned, is 32 or more.",
+    .doc = "x shifted left by y bits; 0 if y, taken as unsigned, is at least the number of bits.",
     .source = "StableHLO, shift_left",
     .hlo = "shift-left",
     .attributes = AttributeNames{},
@@ -85,9 +93,9 @@ const OpRecord shift_left_op{
     .pattern = Pattern::elementwise,
     .host = "shift_left",
     .stablehlo = "stablehlo.shift_left {0}, {1} : {type}",
-    .reference = map2<Bits>([](auto x, auto y) {
-      const std::uint32_t count = bits_of(y);
-      return static_cast<decltype(x)>(count < kBits ? bits_of(x) << count : 0U);
+    .reference = map2<Integers>([](auto x, auto y) {
+      using T = decltype(x);
+      return static_cast<T>(bits_of(y) < kBits<T> ? ShiftType<T>{bits_of(x)} << bits_of(y) : 0U);
     }),
     .cost = no_flops,
     .samples = shift_samples(),
@@ -97,7 +105,7 @@ const OpRecord shift_right_arithmetic_op{
     .name = "shift_right_arithmetic",
     .doc =
         "x shifted right by y bits, filled with the sign bit; all sign bits if y, taken as "
-        "unsigned, is 32 or more.",
+        "unsigned, is at least the number of bits.",
     .source = "StableHLO, shift_right_arithmetic",
     .hlo = "shift-right-arithmetic",
     .attributes = AttributeNames{},
@@ -109,9 +117,11 @@ const OpRecord shift_right_arithmetic_op{
     .pattern = Pattern::elementwise,
     .host = "shift_right_arithmetic",
     .stablehlo = "stablehlo.shift_right_arithmetic {0}, {1} : {type}",
-    .reference = map2<Bits>([](auto x, auto y) {
-      const std::uint32_t count = std::min(bits_of(y), kBits - 1);
-      return static_cast<decltype(x)>(static_cast<std::int32_t>(bits_of(x)) >> count);
+    .reference = map2<Integers>([](auto x, auto y) {
+      using T = decltype(x);
+      constexpr BitsOf<T> kMost = kBits<T> - 1;
+      const BitsOf<T> count = std::min(bits_of(y), kMost);
+      return static_cast<T>(static_cast<std::make_signed_t<BitsOf<T>>>(bits_of(x)) >> count);
     }),
     .cost = no_flops,
     .samples = shift_samples(),
@@ -120,7 +130,8 @@ const OpRecord shift_right_arithmetic_op{
 const OpRecord shift_right_logical_op{
     .name = "shift_right_logical",
     .doc =
-        "x shifted right by y bits, filled with zeros; 0 if y, taken as unsigned, is 32 or more.",
+        "x shifted right by y bits, filled with zeros; 0 if y, taken as unsigned, is at least the "
+        "number of bits.",
     .source = "StableHLO, shift_right_logical",
     .hlo = "shift-right-logical",
     .attributes = AttributeNames{},
@@ -132,9 +143,9 @@ const OpRecord shift_right_logical_op{
     .pattern = Pattern::elementwise,
     .host = "shift_right_logical",
     .stablehlo = "stablehlo.shift_right_logical {0}, {1} : {type}",
-    .reference = map2<Bits>([](auto x, auto y) {
-      const std::uint32_t count = bits_of(y);
-      return static_cast<decltype(x)>(count < kBits ? bits_of(x) >> count : 0U);
+    .reference = map2<Integers>([](auto x, auto y) {
+      using T = decltype(x);
+      return static_cast<T>(bits_of(y) < kBits<T> ? ShiftType<T>{bits_of(x)} >> bits_of(y) : 0U);
     }),
     .cost = no_flops,
     .samples = shift_samples(),

@@ -31,9 +31,9 @@ std::vector<Type> reduction_shape(const ShapeContext& c) {
            "use a reduction that supports the dtype");
   }
   for (const Type& operand : c.operands) {
-    if (operand.dtype != DType::bf16 || reduction != Reduction::sum) continue;
-    c.fail("partial sums of bf16 are f32", "a sum of f32 that is rounded once",
-           "convert the operand to f32 before the sum and the result to bf16");
+    if (!is_half(operand.dtype) || reduction != Reduction::sum) continue;
+    c.fail("partial sums of f16 and bf16 are f32", "a sum of f32 that is rounded once",
+           "convert the operand to f32 before the sum and convert the result back");
   }
   return c.operands;
 }

@@ -35,7 +35,7 @@ std::vector<Type> bitcast_shape(const ShapeContext& c) {
   const bool is_boolean = from == DType::boolean || dtype == DType::boolean;
   if (size_bytes(from) != size_bytes(dtype) || (is_boolean && from != dtype)) {
     c.fail("cannot read the bits of " + std::string(name(from)) + " as " + std::string(name(dtype)),
-           "dtypes of the same size: i32, u32 and f32",
+           "dtypes of the same size, such as i32, u32 and f32",
            "convert values with astype(x, DType::" + std::string(name(dtype)) +
                ") instead of reinterpreting bits");
   }

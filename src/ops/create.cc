@@ -28,7 +28,7 @@ std::vector<Type> iota_shape(const ShapeContext& c) {
   std::vector<Type> results = created_type(c);
   dim_of(c, "dim", results[0].rank());
   if (results[0].dtype == DType::boolean) {
-    c.fail("cannot count in bool", "dtype i32, u32, bf16, f32 or f64", "use arange with dtype i32");
+    c.fail("cannot count in bool", "a dtype of numbers", "use arange with dtype i32");
   }
   return results;
 }

@@ -17,7 +17,7 @@ T quotient(T x, T y) {
   } else {
     if (y == 0) return wrapping_neg(T{1});
     if (std::is_signed_v<T> && y == wrapping_neg(T{1})) return wrapping_neg(x);
-    return x / y;
+    return static_cast<T>(x / y);
   }
 }
 
@@ -28,7 +28,7 @@ T remainder_of(T x, T y) {
   } else {
     if (y == 0) return x;
     if (std::is_signed_v<T> && y == wrapping_neg(T{1})) return 0;
-    return x % y;
+    return static_cast<T>(x % y);
   }
 }
 
@@ -117,8 +117,8 @@ hlo::Value is_zero(hlo::Writer& w, const hlo::Value& x) {
 /// quotient does not fit. XLA may end the process when it divides constants by these.
 hlo::Value safe_divisor(hlo::Writer& w, const hlo::Value& x, const hlo::Value& y) {
   hlo::Value is_bad = is_zero(w, y);
-  if (x.type.dtype == DType::i32) {
-    const double lowest = hlo::identity_of("maximum", DType::i32);
+  if (is_signed(x.type.dtype)) {
+    const double lowest = hlo::identity_of("maximum", x.type.dtype);
     const hlo::Value is_lowest = w.compare("eq", x, w.constant(lowest, x.type));
     const hlo::Value is_minus_one = w.compare("eq", y, w.constant(-1, y.type));
     is_bad = w.binary("or", is_bad, w.binary("and", is_lowest, is_minus_one));
@@ -144,7 +144,7 @@ hlo::Values rem_form(hlo::FormContext& c) {
 /// Through a type that holds the product exactly, if there is one.
 hlo::Values fma_form(hlo::FormContext& c) {
   const DType dtype = c.x().type.dtype;
-  const DType wide = dtype == DType::bf16 ? DType::f32 : DType::f64;
+  const DType wide = size_bytes(dtype) == 2 ? DType::f32 : DType::f64;
   hlo::Values wider;
   for (const hlo::Value& x : c.operands) wider.push_back(c.w.convert(x, wide));
   const hlo::Value product = c.w.binary("multiply", wider[0], wider[1]);
@@ -331,8 +331,11 @@ const OpRecord sub_op{
     .host = "sub",
     .stablehlo = "stablehlo.subtract {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) {
-      if constexpr (std::is_integral_v<decltype(x)>) return wrapping_add(x, wrapping_neg(y));
-      return x - y;
+      if constexpr (std::is_integral_v<decltype(x)>) {
+        return wrapping_add(x, wrapping_neg(y));
+      } else {
+        return x - y;
+      }
     }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),

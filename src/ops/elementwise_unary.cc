@@ -13,12 +13,14 @@ namespace {
 
 /// StableHLO has no absolute values and signs of unsigned numbers.
 hlo::Values abs_form(hlo::FormContext& c) {
-  if (c.x().type.dtype == DType::u32) return c.operands;
+  const DType dtype = c.x().type.dtype;
+  if (is_integer(dtype) && !is_signed(dtype)) return c.operands;
   return {c.w.unary("abs", c.x())};
 }
 
 hlo::Values sign_form(hlo::FormContext& c) {
-  if (c.x().type.dtype != DType::u32) return {c.w.unary("sign", c.x())};
+  const DType dtype = c.x().type.dtype;
+  if (is_float(dtype) || is_signed(dtype)) return {c.w.unary("sign", c.x())};
   return {c.w.binary("minimum", c.x(), c.w.constant(1, c.x().type))};
 }
 
@@ -273,7 +275,7 @@ const OpRecord not_op{
       if constexpr (std::is_same_v<decltype(x), bool>) {
         return !x;
       } else {
-        return static_cast<decltype(x)>(~static_cast<std::uint32_t>(x));
+        return static_cast<decltype(x)>(~x);
       }
     }),
     .cost = no_flops,

@@ -147,7 +147,7 @@ ValueId reduce(Builder& b, std::string_view op, ValueId x, Ints dims) {
 
 }  // namespace
 
-DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+DType sum_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims) {
   if (dims.empty()) return x;

@@ -40,10 +40,24 @@ decltype(auto) dispatch(DType dtype, Visit&& visit) {
   switch (dtype) {
     case DType::boolean:
       return visit(bool{});
+    case DType::i8:
+      return visit(std::int8_t{});
+    case DType::i16:
+      return visit(std::int16_t{});
     case DType::i32:
       return visit(std::int32_t{});
+    case DType::i64:
+      return visit(std::int64_t{});
+    case DType::u8:
+      return visit(std::uint8_t{});
+    case DType::u16:
+      return visit(std::uint16_t{});
     case DType::u32:
       return visit(std::uint32_t{});
+    case DType::u64:
+      return visit(std::uint64_t{});
+    case DType::f16:
+      return visit(float16{});
     case DType::bf16:
       return visit(bfloat16{});
     case DType::f32:

@@ -56,7 +56,7 @@ enum class TypeSet : std::uint8_t {
   boolean = 1,
   integers = 2,
   wide_floats = 4,   // f32 and f64
-  wide_numbers = 6,  // the dtypes in which sums are accumulated; bf16 is accumulated in f32
+  wide_numbers = 6,  // the dtypes in which sums are accumulated; f16 and bf16 are in f32
   floats = 12,
   numbers = 14,
   bits = 3,  // booleans and integers

@@ -15,8 +15,8 @@ bool contains(TypeSet set, DType dtype) {
   const TypeSet kind = dtype == DType::boolean ? TypeSet::boolean
                        : is_integer(dtype)     ? TypeSet::integers
                                                : TypeSet::wide_floats;
-  // bf16 is a float but not a wide one: the next bit stands for it.
-  const unsigned bit = static_cast<unsigned>(kind) << (dtype == DType::bf16 ? 1U : 0U);
+  // f16 and bf16 are floats but not wide ones: the next bit stands for them.
+  const unsigned bit = static_cast<unsigned>(kind) << (is_half(dtype) ? 1U : 0U);
   return (static_cast<unsigned>(set) & bit) != 0;
 }
 
@@ -210,8 +210,7 @@ namespace {
 
 std::string type_set_text(ops::TypeSet set) {
   std::string text;
-  for (DType dtype :
-       {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
+  for (DType dtype : kAllDTypes) {
     if (!ops::contains(set, dtype)) continue;
     text += (text.empty() ? "" : ", ") + std::string(name(dtype));
   }

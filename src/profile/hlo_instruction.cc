@@ -2,6 +2,9 @@
 
 #include <protozero/pbf_writer.hpp>
 
+#include "ops/host_array.h"
+#include "ops/reference/numeric_convert.h"
+
 namespace tessera::profile {
 
 namespace {
@@ -11,21 +14,9 @@ using Numbers = std::vector<std::int64_t>;
 
 /// PrimitiveType of xla_data.proto.
 std::int32_t element_type(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return 1;
-    case DType::i32:
-      return 4;
-    case DType::u32:
-      return 8;
-    case DType::bf16:
-      return 16;
-    case DType::f32:
-      return 11;
-    case DType::f64:
-      break;
-  }
-  return 12;
+  constexpr std::int32_t kNumbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 11, 12};
+  static_assert(std::size(kNumbers) == std::size(kAllDTypes));
+  return kNumbers[static_cast<std::size_t>(dtype)];
 }
 constexpr std::int32_t kTuple = 13;
 
@@ -57,40 +48,35 @@ void add_shape(pbf_writer& to, protozero::pbf_tag_type tag, const HloInstruction
   for (const Type& type : instruction.types) add_shape(shape, 4, type);
 }
 
-/// LiteralProto of one element.
+/// The field of a LiteralProto that holds the elements of a dtype.
+protozero::pbf_tag_type literal_field(DType dtype) {
+  constexpr protozero::pbf_tag_type kFields[] = {2, 15, 17, 4, 5, 3, 16, 6, 7, 10, 13, 8, 9};
+  static_assert(std::size(kFields) == std::size(kAllDTypes));
+  return kFields[static_cast<std::size_t>(dtype)];
+}
+
+/// LiteralProto of one element. Fields of 8- and 16-bit numbers are bytes.
 void add_literal(pbf_writer& to, const Type& type, double value) {
   pbf_writer literal(to, 8);
   add_shape(literal, 1, Type{type.dtype, {}});
-  switch (type.dtype) {
-    case DType::boolean: {
-      const bool list[] = {value != 0};
-      literal.add_packed_bool(2, std::begin(list), std::end(list));
-      break;
+  const protozero::pbf_tag_type field = literal_field(type.dtype);
+  ops::dispatch(type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T list[] = {ops::convert_value<T>(value)};
+    if constexpr (std::is_same_v<T, bool>) {
+      literal.add_packed_bool(field, std::begin(list), std::end(list));
+    } else if constexpr (sizeof(T) < 4) {
+      literal.add_bytes(field, reinterpret_cast<const char*>(list), sizeof(T));
+    } else if constexpr (std::is_same_v<T, float>) {
+      literal.add_packed_float(field, std::begin(list), std::end(list));
+    } else if constexpr (std::is_same_v<T, double>) {
+      literal.add_packed_double(field, std::begin(list), std::end(list));
+    } else if constexpr (std::is_signed_v<T>) {
+      literal.add_packed_int64(field, std::begin(list), std::end(list));
+    } else {
+      literal.add_packed_uint64(field, std::begin(list), std::end(list));
     }
-    case DType::i32: {
-      const std::int32_t list[] = {static_cast<std::int32_t>(value)};
-      literal.add_packed_int32(4, std::begin(list), std::end(list));
-      break;
-    }
-    case DType::u32: {
-      const std::uint32_t list[] = {static_cast<std::uint32_t>(value)};
-      literal.add_packed_uint32(6, std::begin(list), std::end(list));
-      break;
-    }
-    case DType::bf16: {
-      const std::uint16_t bits = bfloat16(value).bits();
-      literal.add_bytes(13, reinterpret_cast<const char*>(&bits), sizeof(bits));
-      break;
-    }
-    case DType::f32: {
-      const float list[] = {static_cast<float>(value)};
-      literal.add_packed_float(8, std::begin(list), std::end(list));
-      break;
-    }
-    case DType::f64:
-      literal.add_packed_double(9, &value, &value + 1);
-      break;
-  }
+  });
 }
 
 void add_metadata(pbf_writer& to, const HloInstruction& instruction) {

@@ -104,7 +104,7 @@ TEST(IrErrors, UnknownDtype) {
   EXPECT_EQ(text,
             "parse: line 2 of the text is not IR\n"
             "  found:  'f16'\n"
-            "  wanted: a dtype: bool, i32, u32, bf16, f32 or f64\n"
+            "  wanted: a dtype: bool, i8 to i64, u8 to u64, f16, bf16, f32 or f64\n"
             "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 

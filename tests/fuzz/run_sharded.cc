@@ -49,7 +49,7 @@ std::string element_text(const HostArray& array, std::size_t i) {
   return ops::dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
     const T value = array.data<T>()[i];
-    if constexpr (std::is_same_v<T, bfloat16>) {
+    if constexpr (detail::is_half<T>) {
       return fmt::format("{} ({:#06x})", float{value}, value.bits());
     } else if constexpr (std::is_same_v<T, float>) {
       return fmt::format("{} ({:#010x})", value, std::bit_cast<std::uint32_t>(value));
@@ -63,6 +63,11 @@ template <typename T>
 bool is_close(T x, T y, double max_ulp) {
   if constexpr (std::is_same_v<T, float>) {
     return ulps_between(x, y) <= max_ulp;
+  } else if constexpr (std::is_same_v<T, float16>) {
+    constexpr double kUnit = 8192.0;
+    constexpr float kLeast = 0x1p-24F;  // the distance of the numbers around zero
+    if (ulps_between(x, y) <= (max_ulp > 0.0 ? kUnit : 0.0)) return true;
+    return max_ulp > 0.0 && std::abs(float{x} - float{y}) <= kLeast;
   } else if constexpr (std::is_same_v<T, bfloat16>) {
     // Values that differ by a few ulps of f32 may round to neighbouring bf16 values.
     constexpr double kUnit = 65536.0;

@@ -52,7 +52,7 @@ ValueId weighted_total(Builder& b, ValueId x, Problem& problem, std::mt19937_64&
 
 /// The sum of the op's float results times random weights.
 Problem first_order(const Case& c, std::mt19937_64& generator) {
-  const ops::Sample sample = in_double(c.sample());
+  const ops::Sample sample = with_dtypes(c.sample(), in_double);
   Problem problem{.function = function_of(*c.op, sample), .inputs = {}};
   for (const ops::SampleOperand& operand : sample.operands) {
     problem.inputs.push_back(random_array(generator, operand));

@@ -121,7 +121,7 @@ std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, 
 /// The neutral element of a reduction.
 template <typename T>
 T neutral(ops::Reduction reduction) {
-  if constexpr (std::is_same_v<T, bfloat16>) return T(neutral<float>(reduction));
+  if constexpr (detail::is_half<T>) return T(neutral<float>(reduction));
   using Limits = std::numeric_limits<T>;
   switch (reduction) {
     case ops::Reduction::max:
@@ -137,8 +137,10 @@ T neutral(ops::Reduction reduction) {
 
 template <typename T>
 T joined_bits(T x, T y) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
+  if constexpr (detail::is_half<T>) {
     return T::from_bits(x.bits() | y.bits());
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(x | y);
   } else {
     using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
     return std::bit_cast<T>(std::bit_cast<Bits>(x) | std::bit_cast<Bits>(y));

@@ -62,8 +62,8 @@ enum class Values {
 
 template <typename T>
 T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Values values) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    return bfloat16(draw_element<float>(generator, operand, values));
+  if constexpr (detail::is_half<T>) {
+    return T(draw_element<float>(generator, operand, values));
   } else {
     const double unit = draw_unit(generator);
     if constexpr (std::is_floating_point_v<T>) {
@@ -102,36 +102,40 @@ inline std::vector<ops::HostArray> random_inputs(const Case& c, Values values = 
   return inputs;
 }
 
-inline bool is_single(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
-/// Replaces f32 and bf16 by f64.
-inline ir::Attributes in_double(const ir::Attributes& attributes);
+/// Which dtype takes the place of another one.
+using DTypeMap = DType (*)(DType);
 
-inline ir::Function in_double(ir::Function function) {
-  for (ir::Value& value : function.values) {
-    if (is_single(value.type.dtype)) value.type.dtype = DType::f64;
-  }
+inline ir::Attributes with_dtypes(const ir::Attributes& attributes, DTypeMap map);
+
+inline ir::Function with_dtypes(ir::Function function, DTypeMap map) {
+  for (ir::Value& value : function.values) value.type.dtype = map(value.type.dtype);
   for (ir::Equation& equation : function.equations) {
-    equation.attributes = in_double(equation.attributes);
+    equation.attributes = with_dtypes(equation.attributes, map);
   }
   return function;
 }
 
-inline ir::Attributes in_double(const ir::Attributes& attributes) {
+inline ir::Attributes with_dtypes(const ir::Attributes& attributes, DTypeMap map) {
   ir::Attributes result = ir::with_replaced_bodies(
-      attributes, [](const ir::Function& body) { return in_double(body); });
+      attributes, [map](const ir::Function& body) { return with_dtypes(body, map); });
   for (const auto& [name, value] : attributes.items()) {
     const DType* dtype = std::get_if<DType>(&value);
-    if (dtype != nullptr && is_single(*dtype)) result.set(name, DType::f64);
+    if (dtype != nullptr) result.set(name, map(*dtype));
   }
   return result;
 }
 
-inline ops::Sample in_double(ops::Sample sample) {
+inline ops::Sample with_dtypes(ops::Sample sample, DTypeMap map) {
   for (ops::SampleOperand& operand : sample.operands) {
-    if (is_single(operand.type.dtype)) operand.type.dtype = DType::f64;
+    operand.type.dtype = map(operand.type.dtype);
   }
-  sample.attributes = in_double(sample.attributes);
+  sample.attributes = with_dtypes(sample.attributes, map);
   return sample;
+}
+
+/// f64 in place of f32 and bf16.
+inline DType in_double(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 ? DType::f64 : dtype;
 }
 
 /// A function whose inputs are the sample's operands and whose outputs are the op's results.

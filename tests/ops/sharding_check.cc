@@ -81,17 +81,6 @@ std::string text_of(const Mesh& mesh, const Placed& placed) {
   return text + "\n";
 }
 
-bool has_f64(const ops::Sample& sample) {
-  for (const ops::SampleOperand& operand : sample.operands) {
-    if (operand.type.dtype == DType::f64) return true;
-  }
-  for (const auto& [name, value] : sample.attributes.items()) {
-    const DType* dtype = std::get_if<DType>(&value);
-    if (dtype != nullptr && *dtype == DType::f64) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Verdict shardings_are_one_device(Function function, const std::vector<ops::HostArray>& inputs,
@@ -112,7 +101,7 @@ Verdict shardings_are_one_device(Function function, const std::vector<ops::HostA
   return std::nullopt;
 }
 
-bool runs_on_host(const Case& c) { return !partition::kind_of(*c.op) && !has_f64(c.sample()); }
+bool runs_on_host(const Case& c) { return !partition::kind_of(*c.op); }
 
 Verdict host_is_reference(const Case& c) {
   const Function function = function_of(*c.op, c.sample());

@@ -91,7 +91,7 @@ NamedSharding sharding_of(const std::string& name, const std::string& text, cons
 
 DType dtype_of(const std::string& name) {
   DType dtype = DType::f32;
-  for (DType other : {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f64}) {
+  for (DType other : kAllDTypes) {
     if (tessera::name(other) == name) dtype = other;
   }
   return dtype;

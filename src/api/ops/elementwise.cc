@@ -65,8 +65,8 @@ void check_kind(const char* name, const Operand& x, Kind kind) {
   const bool is_logical = kind == Kind::logical;
   detail::fail(name, "the operand has the wrong dtype", detail::describe(x.array),
                is_logical              ? "bool"
-               : kind == Kind::bitwise ? "i32 or u32"
-                                       : "bool, i32 or u32",
+               : kind == Kind::bitwise ? "an integer dtype"
+                                       : "bool or an integer dtype",
                is_logical ? "compare first, for example not_equal(x, 0)"
                           : "convert it with astype, or use the logical ops for bool");
 }
@@ -104,8 +104,8 @@ Array operator~(Operand x) { return bits("operator~", Kind::either, {x}, "not");
 Array operator<<(Operand a, Operand b) { return shift_left(std::move(a), std::move(b)); }
 Array operator>>(Operand a, Operand b) {
   return public_op(a.where, [&] {
-    const bool is_unsigned = detail::common_dtype("operator>>", {a, b}) == DType::u32;
-    return is_unsigned ? shift_right(a, b) : shift_right_arithmetic(a, b);
+    const DType dtype = detail::common_dtype("operator>>", {a, b});
+    return is_signed(dtype) ? shift_right_arithmetic(a, b) : shift_right(a, b);
   });
 }
 

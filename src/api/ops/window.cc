@@ -7,6 +7,7 @@
 
 #include "api/operands.h"
 #include "ops/emit.h"
+#include "ops/host_array.h"
 
 namespace tessera {
 
@@ -191,9 +192,10 @@ double neutral_of(std::string_view op, DType dtype) {
   if (op == "reduce_window_sum") return 0.0;
   const double sign = op == "reduce_window_max" ? -1.0 : 1.0;
   if (is_float(dtype)) return sign * std::numeric_limits<double>::infinity();
-  if (dtype == DType::u32) return sign < 0 ? 0.0 : std::numeric_limits<std::uint32_t>::max();
-  return sign < 0 ? std::numeric_limits<std::int32_t>::lowest()
-                  : std::numeric_limits<std::int32_t>::max();
+  return ops::dispatch(dtype, [&](auto zero) {
+    using Limits = std::numeric_limits<decltype(zero)>;
+    return static_cast<double>(sign < 0 ? Limits::lowest() : Limits::max());
+  });
 }
 
 Array reduce_window(const char* name, const Operand& x, const Ints& window, const Ints& strides,

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "compile/host/kernels/parts.h"
+#include "compile/host/kernels/dot/dot.h"
 #include "compile/host/kernels/window/channels.h"
 
 namespace tessera::compile::host {
@@ -128,52 +128,25 @@ std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem>
   return std::make_shared<GemmKernel>(std::move(plans), of_a, pieces, operands);
 }
 
-/// Integers wrap around, so the order of summation does not matter. Nor do signs: the low words of
-/// products and sums are the same.
-class IntegerDotKernel final : public run::Kernel {
+/// Products of dtypes that kernels/gemm does not have.
+class DotKernel final : public run::Kernel {
  public:
-  IntegerDotKernel(kernels::GemmProblem problem, const Operands& operands)
-      : problem_(std::move(problem)), operands_(operands) {
-    const auto count = [](const auto& table) { return static_cast<std::int64_t>(table.size()); };
-    num_rows_ = count(problem_.c_batch) * count(problem_.a.outer);
-    const std::int64_t terms = num_rows_ * count(problem_.b.outer) * count(problem_.a.k);
-    num_parts_ = kernels::num_parts_for(operands.num_workers, terms, kMinPartTerms, num_rows_);
-  }
+  DotKernel(kernels::GemmProblem problem, const Operands& operands)
+      : plan_(std::move(problem), operands.dtype, operands.num_workers), operands_(operands) {}
 
-  int num_parts() const override { return num_parts_; }
+  int num_parts() const override { return plan_.num_parts(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    const auto* a = reinterpret_cast<const std::uint32_t*>(buffers[0]) + operands_.a_offset;
-    const auto* b = reinterpret_cast<const std::uint32_t*>(buffers[1]) + operands_.b_offset;
-    auto* c = reinterpret_cast<std::uint32_t*>(buffers[2]);
-    const std::int64_t end = num_rows_ * (part + 1) / num_parts_;
-    for (std::int64_t i = num_rows_ * part / num_parts_; i < end; ++i) {
-      const std::size_t batch = static_cast<std::size_t>(i) / problem_.a.outer.size();
-      const std::size_t row = static_cast<std::size_t>(i) % problem_.a.outer.size();
-      run_row(a + problem_.a.batch[batch] + problem_.a.outer[row], b + problem_.b.batch[batch],
-              c + problem_.c_batch[batch] + problem_.c_rows[row]);
-    }
+    const auto bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
+    plan_.run(buffers[0] + operands_.a_offset * bytes, buffers[1] + operands_.b_offset * bytes,
+              buffers[2], part);
   }
 
  private:
-  static constexpr std::int64_t kMinPartTerms = std::int64_t{128} * 1024;
-
-  void run_row(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c) const {
-    for (std::size_t column = 0; column < problem_.b.outer.size(); ++column) {
-      std::uint32_t sum = 0;
-      for (std::size_t k = 0; k < problem_.a.k.size(); ++k) {
-        sum += a[problem_.a.k[k]] * b[problem_.b.outer[column] + problem_.b.k[k]];
-      }
-      c[column] = sum;
-    }
-  }
-
-  kernels::GemmProblem problem_;
+  kernels::DotPlan plan_;
   Operands operands_;
-  std::int64_t num_rows_;  // of all batches
-  int num_parts_;
 };
 
-/// Kernels of whole numbers on the same buffers, whose parts are independent.
+/// Kernels on the same buffers, whose parts are independent.
 class SeveralKernels final : public run::Kernel {
  public:
   explicit SeveralKernels(std::vector<std::shared_ptr<const run::Kernel>> kernels)
@@ -195,10 +168,10 @@ class SeveralKernels final : public run::Kernel {
 
 std::shared_ptr<const run::Kernel> contraction_kernel(std::vector<kernels::GemmProblem> problems,
                                                       const Operands& operands) {
-  if (!is_integer(operands.dtype)) return gemm_kernel(std::move(problems), operands);
+  if (!kernels::DotPlan::takes(operands.dtype)) return gemm_kernel(std::move(problems), operands);
   std::vector<std::shared_ptr<const run::Kernel>> list;
   for (kernels::GemmProblem& problem : problems)
-    list.push_back(std::make_shared<IntegerDotKernel>(std::move(problem), operands));
+    list.push_back(std::make_shared<DotKernel>(std::move(problem), operands));
   if (list.size() == 1) return list[0];
   return std::make_shared<SeveralKernels>(std::move(list));
 }
@@ -351,7 +324,7 @@ class ProductList {
         contraction_(contraction),
         a_(equation.operands[contraction.a]),
         b_(equation.operands[1 - contraction.a]),
-        is_shared_(!is_integer(context.function().type(equation.results[0]).dtype)) {}
+        is_shared_(!kernels::DotPlan::takes(context.function().type(equation.results[0]).dtype)) {}
 
   /// A product whose sum also goes over these digits.
   void add(const std::vector<AtomDigits>& summands, Grid grid) {

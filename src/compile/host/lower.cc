@@ -82,8 +82,13 @@ bool is_generator(const Function& function, const Equation& equation) {
 }
 
 bool reads_dense(const Equation& equation) { return lowering_of(equation).reads_dense; }
-bool widens_bf16(const Equation& equation) {
-  return *equation.op->pattern == ops::Pattern::opaque && lowering_of(equation).widens_bf16;
+Arithmetic arithmetic_of(const Equation& equation) {
+  return *equation.op->pattern == ops::Pattern::opaque ? lowering_of(equation).arithmetic
+                                                       : Arithmetic::any;
+}
+
+bool computes_f64(const Equation& equation) {
+  return *equation.op->pattern != ops::Pattern::opaque || lowering_of(equation).computes_f64;
 }
 
 Box LowerContext::box(ValueId value, const AtomDigits& digits) const {

@@ -40,8 +40,15 @@ struct LowerOptions {
 bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
-/// Kernels that get f32 instead of bf16, and return f32 instead of it.
-bool widens_bf16(const Equation& equation);
+/// The dtypes of which a kernel computes; it gets narrower operands in a wider dtype and returns
+/// that.
+enum class Arithmetic : std::uint8_t {
+  any,   // it moves elements, or has code for every dtype
+  bf16,  // 32 and 64 bits, and bf16
+  wide,  // 32 and 64 bits
+};
+Arithmetic arithmetic_of(const Equation& equation);
+bool computes_f64(const Equation& equation);
 
 /// Converts a tile of the operand of a view to a tile of its result. The boxes are those of the
 /// tiles.
@@ -213,8 +220,9 @@ HostProgram lower(const Function& function, const LowerOptions& options = {});
 struct KernelLowering {
   std::string_view name;
   std::vector<TileTask> (*lower)(const LowerContext&, const Equation&);
-  bool reads_dense;          // whether its operands must be dense row-major tiles
-  bool widens_bf16 = false;  // whether it computes, so that operands of bf16 are converted to f32
+  bool reads_dense;  // whether its operands must be dense row-major tiles
+  Arithmetic arithmetic = Arithmetic::any;
+  bool computes_f64 = true;
 };
 /// The lowerings of each file, which lower.cc joins.
 using Lowerings = std::vector<KernelLowering>;

@@ -159,6 +159,6 @@ std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& eq
 
 }  // namespace
 
-Lowerings conv_lowerings() { return {{"conv", lower_conv, false}}; }
+Lowerings conv_lowerings() { return {{"conv", lower_conv, false, Arithmetic::bf16}}; }
 
 }  // namespace tessera::compile::host

@@ -103,6 +103,6 @@ std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equat
 
 }  // namespace
 
-Lowerings dot_lowerings() { return {{"dot_general", lower_dot_general, false}}; }
+Lowerings dot_lowerings() { return {{"dot_general", lower_dot_general, false, Arithmetic::bf16}}; }
 
 }  // namespace tessera::compile::host

@@ -218,8 +218,8 @@ Lowerings index_lowerings() {
           {"random_bits", lower_random_bits, true},
           {"random_fold_in", lower_random_fold_in, true},
           {"random_split", lower_random_split, true},
-          {"scatter_add", lower_scatter_add, true},
-          {"sort", lower_sort, true, true}};
+          {"scatter_add", lower_scatter_add, true, Arithmetic::wide},
+          {"sort", lower_sort, true, Arithmetic::wide}};
 }
 
 }  // namespace tessera::compile::host

@@ -136,7 +136,8 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
 }  // namespace
 
 Lowerings reduce_lowerings() {
-  return {{"argmax", lower_argmax, true, true}, {"reduce", lower_reduce, false, true}};
+  return {{"argmax", lower_argmax, true, Arithmetic::wide},
+          {"reduce", lower_reduce, false, Arithmetic::wide}};
 }
 
 }  // namespace tessera::compile::host

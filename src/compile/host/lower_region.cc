@@ -31,22 +31,22 @@ void replace(std::string& text, const std::string& what, std::string_view with) 
   if (at != std::string::npos) text.replace(at, what.size(), with);
 }
 
-/// The element type in registers for values of `dtype`: bf16 is computed as f32.
-DType lane_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+/// The element type in registers for values of `dtype`: f16 and bf16 are computed as f32.
+DType lane_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 
-/// Whether f32 arithmetic on bf16 numbers gives bf16 numbers.
-bool is_exact_in_bf16(const std::string& kernel) {
+/// Whether f32 arithmetic on numbers of half precision gives such numbers.
+bool is_exact_in_half(const std::string& kernel) {
   constexpr std::string_view kExact[] = {"abs", "clamp", "max", "min", "neg", "select"};
   return std::find(std::begin(kExact), std::end(kExact), kernel) != std::end(kExact);
 }
 
 /// The vector kernel of an equation: the name from its record with attributes and dtypes filled in.
-/// Results for bf16 are f32 that still have to be rounded.
+/// Results for f16 and bf16 are f32 that still have to be rounded.
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
   DType to = function.type(equation.results[0]).dtype;
-  // f32 does not have enough bits to round integers twice.
-  if (!is_integer(from)) to = lane_dtype(to);
+  // f32 does not have enough bits to round integers and f64 twice.
+  if (!is_integer(from) && from != DType::f64) to = lane_dtype(to);
   std::string kernel_name = *equation.op->host;
   if (equation.attributes.has("direction")) {
     replace(kernel_name, "{direction}", equation.attributes.get<std::string>("direction"));
@@ -135,8 +135,7 @@ class RegionBuilder {
   }
 
   bool must_round(const Equation& equation) const {
-    return f_.type(equation.results[0]).dtype == DType::bf16 &&
-           !is_exact_in_bf16(*equation.op->host);
+    return is_half(f_.type(equation.results[0]).dtype) && !is_exact_in_half(*equation.op->host);
   }
 
   /// A step of one input, between memory and lanes or within lanes.
@@ -149,8 +148,8 @@ class RegionBuilder {
     step.is_row = is_row;
     return add_step(step);
   }
-  int widen(int input, bool is_row) {
-    return change("widen", DType::bf16, DType::f32, input, is_row);
+  int widen(DType dtype, int input, bool is_row) {
+    return change("widen", dtype, DType::f32, input, is_row);
   }
 
   bool is_computed(ValueId id) const {
@@ -162,20 +161,23 @@ class RegionBuilder {
     const auto lanes = registers_.find(id);
     if (lanes != registers_.end()) return lanes->second;
     const auto unrounded = unrounded_.find(id);
-    const int reg = unrounded == unrounded_.end() ? widen(stored_.at(id), is_row(id))
-                                                  : change("round_to_bf16", DType::f32, DType::f32,
-                                                           unrounded->second, is_row(id));
+    const DType dtype = f_.type(id).dtype;
+    const int reg = unrounded == unrounded_.end()
+                        ? widen(dtype, stored_.at(id), is_row(id))
+                        : change("round_to_" + std::string(name(dtype)), DType::f32, DType::f32,
+                                 unrounded->second, is_row(id));
     return registers_[id] = reg;
   }
 
   /// The register that a store of the value writes.
   int stored_form_of(ValueId id) {
-    if (f_.type(id).dtype != DType::bf16) return registers_.at(id);
+    const DType dtype = f_.type(id).dtype;
+    if (!is_half(dtype)) return registers_.at(id);
     const auto stored = stored_.find(id);
     if (stored != stored_.end()) return stored->second;
     const auto unrounded = unrounded_.find(id);
     const int lanes = unrounded == unrounded_.end() ? registers_.at(id) : unrounded->second;
-    return change("narrow", DType::f32, DType::bf16, lanes, is_row(id));
+    return change("narrow_to_" + std::string(name(dtype)), DType::f32, dtype, lanes, is_row(id));
   }
 
   int reduce(const Equation& equation) {
@@ -224,6 +226,7 @@ class RegionBuilder {
   }
 
   int constant(double value, DType dtype) {
+    if (dtype == DType::f16) value = static_cast<double>(float16(value));
     if (dtype == DType::bf16) value = static_cast<double>(bfloat16(value));
     program_.constants.push_back(
         {.reg = program_.num_registers, .value = value, .dtype = lane_dtype(dtype)});
@@ -237,7 +240,7 @@ class RegionBuilder {
     const DType dtype = f_.type(id).dtype;
     if (splat) return loaded->second = constant(*splat, dtype);
     const int reg = add_load(context_.read(id, digits_), id, is_row);
-    return loaded->second = dtype == DType::bf16 ? widen(reg, is_row) : reg;
+    return loaded->second = is_half(dtype) ? widen(dtype, reg, is_row) : reg;
   }
 
   /// `id` has the shape that is read.
@@ -270,9 +273,7 @@ class RegionBuilder {
   }
 
   /// A register with a value in its memory format.
-  void keep(ValueId id, int reg) {
-    (f_.type(id).dtype == DType::bf16 ? stored_ : registers_)[id] = reg;
-  }
+  void keep(ValueId id, int reg) { (is_half(f_.type(id).dtype) ? stored_ : registers_)[id] = reg; }
 
   void generate(const Equation& equation) {
     const ValueId result = equation.results[0];
@@ -358,8 +359,8 @@ class RegionBuilder {
   kernels::TileProgram program_;
   TileTask task_;
   std::map<ValueId, int> registers_;  // of what is computed here, to compute with
-  std::map<ValueId, int> unrounded_;  // f32 that bf16 are rounded from
-  std::map<ValueId, int> stored_;     // bf16 as in memory
+  std::map<ValueId, int> unrounded_;  // f32 that are rounded to half precision
+  std::map<ValueId, int> stored_;     // f16 and bf16 as in memory
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
 };

@@ -29,7 +29,7 @@ const OpRecord ceil_op{
 
 const OpRecord count_leading_zeros_op{
     .name = "count_leading_zeros",
-    .doc = "The number of leading zero bits; 32 for 0.",
+    .doc = "The number of leading zero bits; all of them for 0.",
     .source = "StableHLO, count_leading_zeros",
     .hlo = "count-leading-zeros",
     .attributes = AttributeNames{},
@@ -42,7 +42,8 @@ const OpRecord count_leading_zeros_op{
     .host = "count_leading_zeros",
     .stablehlo = "stablehlo.count_leading_zeros {0} : {type}",
     .reference = map1<Integers>([](auto x) {
-      return static_cast<decltype(x)>(std::countl_zero(static_cast<std::uint32_t>(x)));
+      return static_cast<decltype(x)>(
+          std::countl_zero(static_cast<std::make_unsigned_t<decltype(x)>>(x)));
     }),
     .cost = no_flops,
     .samples = integer_samples(1),
@@ -63,7 +64,8 @@ const OpRecord population_count_op{
     .host = "population_count",
     .stablehlo = "stablehlo.popcnt {0} : {type}",
     .reference = map1<Integers>([](auto x) {
-      return static_cast<decltype(x)>(std::popcount(static_cast<std::uint32_t>(x)));
+      return static_cast<decltype(x)>(
+          std::popcount(static_cast<std::make_unsigned_t<decltype(x)>>(x)));
     }),
     .cost = no_flops,
     .samples = integer_samples(1),

@@ -1,4 +1,4 @@
-// Runs references on bf16 arrays: each equation is computed in f32 and rounded.
+// Runs references on arrays of f16 and bf16: each equation is computed in f32 and rounded.
 #include <algorithm>
 
 #include "ops/record.h"
@@ -8,7 +8,7 @@ namespace tessera::ops {
 
 namespace {
 
-bool is_bf16(const Type& type) { return type.dtype == DType::bf16; }
+bool is_narrow(const Type& type) { return is_half(type.dtype); }
 
 HostArray converted(const HostArray& array, DType to) {
   HostArray result({to, array.type().shape});
@@ -29,9 +29,9 @@ HostArray converted(const HostArray& array, DType to) {
 std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context) {
   const auto& operands = context.operands;
   const bool has_narrow_operand = std::any_of(
-      operands.begin(), operands.end(), [](const HostArray* x) { return is_bf16(x->type()); });
+      operands.begin(), operands.end(), [](const HostArray* x) { return is_narrow(x->type()); });
   const bool has_narrow =
-      has_narrow_operand || std::any_of(context.results.begin(), context.results.end(), is_bf16);
+      has_narrow_operand || std::any_of(context.results.begin(), context.results.end(), is_narrow);
   const auto evaluated = [&](const std::vector<const HostArray*>& from,
                              const std::vector<Type>& types) {
     return (*op.reference)({.attributes = context.attributes,
@@ -41,26 +41,29 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
                             .call = context.call,
                             .dot_unit = has_narrow_operand ? context.dot_unit : DotUnit::portable});
   };
-  // Equations inside bodies round their own results.
-  if (!has_narrow || op.bodies != nullptr) return evaluated(operands, context.results);
+  // Conversions round once from any dtype, and equations inside bodies round their own results.
+  const bool rounds_itself = op.bodies != nullptr || *op.name == "convert";
+  if (!has_narrow || rounds_itself) return evaluated(operands, context.results);
   std::vector<HostArray> wide;
   wide.reserve(operands.size());
   std::vector<const HostArray*> wide_operands;
   for (const HostArray* operand : operands) {
-    if (!is_bf16(operand->type())) {
+    if (!is_narrow(operand->type())) {
       wide_operands.push_back(operand);
       continue;
     }
     wide_operands.push_back(&wide.emplace_back(converted(*operand, DType::f32)));
   }
-  // bf16 results of operands of other dtypes are computed in f64, so that they are rounded only
+  // Narrow results of operands of other dtypes are computed in f64, so that they are rounded only
   // once: f32 cannot hold every integer.
   const DType computed = has_narrow_operand ? DType::f32 : DType::f64;
   std::vector<Type> types = context.results;
-  for (Type& type : types) type.dtype = is_bf16(type) ? computed : type.dtype;
+  for (Type& type : types) type.dtype = is_narrow(type) ? computed : type.dtype;
   std::vector<HostArray> results = evaluated(wide_operands, types);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (is_bf16(context.results[i])) results[i] = converted(results[i], DType::bf16);
+    if (is_narrow(context.results[i])) {
+      results[i] = converted(results[i], context.results[i].dtype);
+    }
   }
   return results;
 }

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "ops/record.h"
+#include "ops/reference/numeric_convert.h"
 
 namespace tessera::ops {
 
@@ -19,7 +20,7 @@ inline std::vector<HostArray> one_result(HostArray array) {
 }
 
 template <typename T>
-constexpr bool is_float_type = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
+constexpr bool is_float_type = std::is_floating_point_v<T> || detail::is_half<T>;
 
 template <typename T>
 T not_a_number() {
@@ -43,43 +44,29 @@ struct Floats {
   }
 };
 
+struct Integers {
+  template <typename Visit>
+  static void visit(DType dtype, Visit&& visit) {
+    require(is_integer(dtype), "an operand is not an integer");
+    dispatch(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) visit(zero);
+    });
+  }
+};
+
+/// Half precision is computed as f32 or f64 (evaluate.cc).
 struct Numbers {
   template <typename Visit>
   static void visit(DType dtype, Visit&& visit) {
-    require(dtype != DType::boolean, "an operand is a boolean");
-    switch (dtype) {
-      case DType::i32:
-        return visit(std::int32_t{});
-      case DType::u32:
-        return visit(std::uint32_t{});
-      case DType::f32:
-        return visit(float{});
-      default:
-        return visit(double{});
-    }
+    is_float(dtype) ? Floats::visit(dtype, visit) : Integers::visit(dtype, visit);
   }
 };
 
 struct Bits {
   template <typename Visit>
   static void visit(DType dtype, Visit&& visit) {
-    require(!is_float(dtype), "an operand is a float");
-    switch (dtype) {
-      case DType::boolean:
-        return visit(bool{});
-      case DType::i32:
-        return visit(std::int32_t{});
-      default:
-        return visit(std::uint32_t{});
-    }
-  }
-};
-
-struct Integers {
-  template <typename Visit>
-  static void visit(DType dtype, Visit&& visit) {
-    require(is_integer(dtype), "an operand is not an integer");
-    dtype == DType::i32 ? visit(std::int32_t{}) : visit(std::uint32_t{});
+    dtype == DType::boolean ? visit(bool{}) : Integers::visit(dtype, visit);
   }
 };
 
@@ -150,7 +137,7 @@ Reference map_real(F f) {
 template <typename T>
 T wrapping_add(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint32_t>(x) + static_cast<std::uint32_t>(y));
+    return static_cast<T>(static_cast<std::uint64_t>(x) + static_cast<std::uint64_t>(y));
   } else {
     return static_cast<T>(x + y);
   }
@@ -159,7 +146,7 @@ T wrapping_add(T x, T y) {
 template <typename T>
 T wrapping_mul(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint32_t>(x) * static_cast<std::uint32_t>(y));
+    return static_cast<T>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(y));
   } else {
     return static_cast<T>(x * y);
   }
@@ -168,7 +155,7 @@ T wrapping_mul(T x, T y) {
 template <typename T>
 T wrapping_neg(T x) {
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(0U - static_cast<std::uint32_t>(x));
+    return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(x));
   } else {
     return -x;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -9,16 +10,36 @@
 
 namespace tessera::ops {
 
+/// An integer as a double that lies on the same side of every half-precision number, and of every
+/// midpoint between two, as the integer does. Integers of more than 53 bits are no doubles: one bit
+/// stands for the low ones.
+template <typename T>
+double sided_double(T x) {
+  if constexpr (sizeof(T) < 8) {
+    return static_cast<double>(x);
+  } else {
+    constexpr std::uint64_t kLow = 0x7FF;
+    const bool is_negative = x < T{0};
+    std::uint64_t size = static_cast<std::uint64_t>(x);
+    if (is_negative) size = 0 - size;
+    if (size >> 53 != 0 && (size & kLow) != 0) size = (size & ~kLow) | (kLow + 1);
+    const double value = static_cast<double>(size);
+    return is_negative ? -value : value;
+  }
+}
+
 /// Floats are truncated to integers and saturate; NaN becomes 0. Any number but 0 becomes true.
 /// Integers wrap. Conversion to a narrower float rounds to nearest.
 template <typename To, typename From>
 To convert_value(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
+  } else if constexpr (detail::is_half<From>) {
     return convert_value<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<double>(x));
+  } else if constexpr (detail::is_half<To> && std::is_integral_v<From>) {
+    return To(sided_double(x));
+  } else if constexpr (detail::is_half<To>) {
+    return To(static_cast<double>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

@@ -67,7 +67,7 @@ void FormContext::fail(const std::string& why, const std::string& cure) const {
 }
 
 Value FormContext::factor(const Value& x) const {
-  return widens_products && x.type.dtype == DType::bf16 ? w.convert(x, DType::f32) : x;
+  return widens_products && is_half(x.type.dtype) ? w.convert(x, DType::f32) : x;
 }
 
 Ranges FormContext::ranges(ir::ValueId id, std::size_t dim) const {

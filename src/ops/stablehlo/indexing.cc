@@ -26,7 +26,7 @@ std::string batch_text(const IndexDims& dims, const char* of_table, const char* 
 /// What an index that is out of range finds.
 double fill_of(DType dtype) {
   if (is_float(dtype)) return std::numeric_limits<double>::quiet_NaN();
-  return dtype == DType::i32 ? std::numeric_limits<std::int32_t>::lowest() : 0;
+  return identity_of("maximum", dtype);
 }
 
 }  // namespace

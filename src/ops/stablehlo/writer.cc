@@ -6,26 +6,23 @@
 #include <fmt/ranges.h>
 #include <limits>
 
+#include "ops/host_array.h"
 #include "ops/reference/numeric_convert.h"
 
 namespace tessera::ops::hlo {
 
 namespace {
 
-std::string_view dtype_text(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "i1";
-    case DType::u32:
-      return "ui32";
-    default:
-      return tessera::name(dtype);
-  }
+std::string dtype_text(DType dtype) {
+  if (dtype == DType::boolean) return "i1";
+  const bool is_unsigned = is_integer(dtype) && !is_signed(dtype);
+  return is_unsigned ? "ui" + std::string(tessera::name(dtype).substr(1))
+                     : std::string(tessera::name(dtype));
 }
 
 std::string_view kind_text(DType dtype) {
   if (is_float(dtype)) return "FLOAT";
-  return dtype == DType::i32 ? "SIGNED" : "UNSIGNED";
+  return is_signed(dtype) ? "SIGNED" : "UNSIGNED";
 }
 
 std::string upper(std::string_view text) {
@@ -39,7 +36,7 @@ std::string upper(std::string_view text) {
 std::string type_text(const Type& type) {
   std::string text = "tensor<";
   for (std::int64_t size : type.shape) text += fmt::format("{}x", size);
-  return text + std::string(dtype_text(type.dtype)) + ">";
+  return text + dtype_text(type.dtype) + ">";
 }
 
 std::string types_text(const std::vector<Type>& types) {
@@ -68,21 +65,21 @@ std::string array_text(const Ints& list) {
 }
 
 std::string literal(double value, DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return convert_value<bool>(value) ? "true" : "false";
-    case DType::i32:
-      return std::to_string(convert_value<std::int32_t>(value));
-    case DType::u32:
-      return std::to_string(convert_value<std::uint32_t>(value));
-    case DType::bf16:
-      return fmt::format("0x{:04X}", convert_value<bfloat16>(value).bits());
-    case DType::f32:
-      return fmt::format("0x{:08X}", std::bit_cast<std::uint32_t>(convert_value<float>(value)));
-    case DType::f64:
-      return fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(value));
-  }
-  return {};
+  return dispatch(dtype, [&](auto zero) -> std::string {
+    using T = decltype(zero);
+    const T element = convert_value<T>(value);
+    if constexpr (std::is_same_v<T, bool>) {
+      return element ? "true" : "false";
+    } else if constexpr (std::is_integral_v<T>) {
+      return std::to_string(element);
+    } else if constexpr (detail::is_half<T>) {
+      return fmt::format("0x{:04X}", element.bits());
+    } else if constexpr (std::is_same_v<T, float>) {
+      return fmt::format("0x{:08X}", std::bit_cast<std::uint32_t>(element));
+    } else {
+      return fmt::format("0x{:016X}", std::bit_cast<std::uint64_t>(element));
+    }
+  });
 }
 
 std::string quoted(const std::string& text) {
@@ -356,11 +353,10 @@ double identity_of(std::string_view name, DType dtype) {
   const bool is_lowest = name == "maximum";
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (is_float(dtype)) return is_lowest ? -kInfinity : kInfinity;
-  if (dtype == DType::i32) {
-    using Limits = std::numeric_limits<std::int32_t>;
-    return is_lowest ? Limits::lowest() : Limits::max();
-  }
-  return is_lowest ? 0 : std::numeric_limits<std::uint32_t>::max();
+  return dispatch(dtype, [&](auto zero) {
+    using Limits = std::numeric_limits<decltype(zero)>;
+    return static_cast<double>(is_lowest ? Limits::lowest() : Limits::max());
+  });
 }
 
 }  // namespace tessera::ops::hlo

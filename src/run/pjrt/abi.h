@@ -125,8 +125,15 @@ inline constexpr int kInternal = 13;
 
 enum class ElementType : int {
   boolean = 1,
+  s8 = 2,
+  s16 = 3,
   s32 = 4,
+  s64 = 5,
+  u8 = 6,
+  u16 = 7,
   u32 = 8,
+  u64 = 9,
+  f16 = 10,
   f32 = 11,
   f64 = 12,
   bf16 = 13,

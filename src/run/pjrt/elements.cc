@@ -1,6 +1,6 @@
 #include "run/pjrt/elements.h"
 
-#include <tessera/error.h>
+#include <iterator>
 
 namespace tessera::run::pjrt {
 
@@ -13,21 +13,12 @@ std::size_t element_bytes(abi::ElementType type) {
 }
 
 abi::ElementType element_type(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return abi::ElementType::boolean;
-    case DType::i32:
-      return abi::ElementType::s32;
-    case DType::u32:
-      return abi::ElementType::u32;
-    case DType::bf16:
-      return abi::ElementType::bf16;
-    case DType::f32:
-      return abi::ElementType::f32;
-    case DType::f64:
-      return abi::ElementType::f64;
-  }
-  throw InternalError("a dtype has a type of PJRT");
+  using Type = abi::ElementType;
+  constexpr Type kTypes[] = {Type::boolean, Type::s8,  Type::s16, Type::s32, Type::s64,
+                             Type::u8,      Type::u16, Type::u32, Type::u64, Type::f16,
+                             Type::bf16,    Type::f32, Type::f64};
+  static_assert(std::size(kTypes) == std::size(kAllDTypes));
+  return kTypes[static_cast<std::size_t>(dtype)];
 }
 
 }  // namespace tessera::run::pjrt

@@ -1,6 +1,7 @@
 // Operations that act on each element.
 #include <cmath>
 
+#include "ops/stablehlo/writer.h"
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/import/importer.h"
 
@@ -67,22 +68,37 @@ Values same(Context& c) {
   return {c.b().emit(logical.empty() ? names().at(kind) : logical, {}, c.operands)};
 }
 
+/// Whether an integer of 64 bits is one of those that doubles have without a gap. The numbers of
+/// constants are doubles.
+bool is_double(std::uint64_t bits, DType dtype) {
+  const bool is_negative = is_signed(dtype) && bits >> 63U != 0;
+  return (is_negative ? 0 - bits : bits) <= std::uint64_t{1} << 53U;
+}
+
+/// A constant of 64 bits, from two of 32.
+ValueId in_halves(Context& c, std::uint64_t bits, const Type& type) {
+  ir::Builder& b = c.b();
+  const auto half = [&](std::uint64_t value) {
+    return ops::full(b, static_cast<double>(value), type);
+  };
+  const ValueId high = b.emit("shift_left", {}, {half(bits >> 32U), half(32)});
+  return b.emit("or", {}, {high, half(bits & 0xFFFFFFFFU)});
+}
+
 Values constant(Context& c) {
   const Attribute& value = c.attribute("value");
   c.need(value.kind == Kind::tensor, "a constant of another kind");
   const Type type = c.result();
   if (is_dense(c.op)) return {c.frame.constant(&value)};
   const bytecode::Elements elements(value, 0);
-  double number = 0;
-  if (elements.size() > 0) {
-    const bytecode::ScalarFormat& format = elements.format();
-    const std::uint64_t bits = elements.bits(0);
-    number = format.kind == bytecode::ScalarKind::floating
-                 ? bytecode::float_value(format, bits)
-                 : static_cast<double>(bytecode::integer_value(format, bits));
-    const bool is_wide = format.bits == 64 && format.kind != bytecode::ScalarKind::floating;
-    c.need(!is_wide || (number >= 0 && number < 0x1p32), "integers of 64 bits");
-  }
+  if (elements.size() == 0) return {ops::full(c.b(), 0, type)};
+  const bytecode::ScalarFormat& format = elements.format();
+  const std::uint64_t bits = elements.bits(0);
+  if (size_bytes(type.dtype) == 8 && is_integer(type.dtype) && !is_double(bits, type.dtype))
+    return {in_halves(c, bits, type)};
+  const double number = format.kind == bytecode::ScalarKind::floating
+                            ? bytecode::float_value(format, bits)
+                            : static_cast<double>(bytecode::integer_value(format, bits));
   const ValueId result = ops::full(c.b(), number, type);
   c.frame.splats[result] = number;
   return {result};
@@ -97,10 +113,12 @@ ValueId spread(Context& c, ValueId x, const Shape& shape) {
 ValueId total_order(Context& c, ValueId x) {
   ir::Builder& b = c.b();
   const DType dtype = c.type(x).dtype;
-  c.need(dtype == DType::f32 || dtype == DType::bf16, "a total order of another type");
-  const ValueId bits = ops::bitcast(b, ops::convert(b, x, DType::f32), DType::i32);
+  const DType integers = dtype == DType::f64 ? DType::i64 : DType::i32;
+  const ValueId wide = dtype == DType::f64 ? x : ops::convert(b, x, DType::f32);
+  const ValueId bits = ops::bitcast(b, wide, integers);
   const ValueId is_negative = ops::compare(b, "lt", bits, ops::full_like(b, 0, bits));
-  const ValueId turned = b.emit("xor", {}, {bits, ops::full_like(b, 0x7FFFFFFF, bits)});
+  const ValueId greatest = ops::full_like(b, ops::hlo::identity_of("minimum", integers), bits);
+  const ValueId turned = b.emit("xor", {}, {bits, greatest});
   return ops::select(b, is_negative, turned, bits);
 }
 
@@ -121,7 +139,7 @@ Values compare(Context& c) {
 Values reduce_precision(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
-  c.need(type.dtype == DType::f32 || type.dtype == DType::bf16, "bits of another type");
+  c.need(type.dtype == DType::f32 || is_half(type.dtype), "bits of another type");
   const std::int64_t exponent = c.integer("exponent_bits");
   const std::int64_t mantissa = c.integer("mantissa_bits");
   c.need(exponent >= 1 && mantissa >= 0, "no bits");

@@ -1,10 +1,10 @@
 #include "stablehlo/import/importer.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cctype>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include <tessera/error.h>
@@ -33,16 +33,17 @@ std::string types_text(const bytecode::Module& module, const Operation& op) {
   return list(op.operands) + " -> " + list(op.results);
 }
 
+/// i1, i32, ui32, f32.
+std::string name_in_modules(DType dtype) {
+  if (dtype == DType::boolean) return "i1";
+  const bool is_unsigned = is_integer(dtype) && !is_signed(dtype);
+  return (is_unsigned ? "u" : "") +
+         (is_unsigned ? "i" + std::string(name(dtype).substr(1)) : std::string(name(dtype)));
+}
+
 std::optional<DType> dtype_of_name(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, DType>, 7> kDTypes = {{{"i1", DType::boolean},
-                                                                          {"i32", DType::i32},
-                                                                          {"ui32", DType::u32},
-                                                                          {"ui64", DType::u32},
-                                                                          {"bf16", DType::bf16},
-                                                                          {"f32", DType::f32},
-                                                                          {"f64", DType::f64}}};
-  for (const auto& [each, dtype] : kDTypes) {
-    if (each == name) return dtype;
+  for (const DType dtype : kAllDTypes) {
+    if (name == name_in_modules(dtype)) return dtype;
   }
   return std::nullopt;
 }
@@ -139,11 +140,6 @@ Type type_of(const ModuleContext& context, ValueNumber value, const Operation& o
   return {.dtype = *dtype, .shape = type.shape};
 }
 
-bool is_wide(const bytecode::Module& module, ValueNumber value) {
-  const bytecode::Type& type = *module.value_types[value];
-  return type.kind == bytecode::Type::Kind::tensor && type.types[0]->name == "ui64";
-}
-
 bool is_dense(const Operation& op) {
   if (kind_of(op) != "constant") return false;
   const Attribute* value = op.find("value");
@@ -161,6 +157,17 @@ std::string elements_of(const Attribute& constant, DType dtype) {
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * width, &bits, width);
   }
   return bytes;
+}
+
+ValueId as_index(Context& c, ValueId x) {
+  const DType dtype = c.type(x).dtype;
+  const bool fits = dtype == DType::i32 || size_bytes(dtype) < 4;
+  if (fits) return ops::convert(c.b(), x, DType::i32);
+  // An index that is out of range must stay so.
+  using Limits = std::numeric_limits<std::int32_t>;
+  x = c.b().emit("min", {}, {x, ops::full_like(c.b(), Limits::max(), x)});
+  if (is_signed(dtype)) x = c.b().emit("max", {}, {x, ops::full_like(c.b(), Limits::min(), x)});
+  return ops::convert(c.b(), x, DType::i32);
 }
 
 Type Context::result(std::size_t i) const {
@@ -252,7 +259,6 @@ void Frame::operation(const Operation& op) {
   builder_.set_span(line_of(context_, op));
   Context c{.frame = *this, .op = op, .operands = {}};
   for (const ValueNumber operand : op.operands) c.operands.push_back(value(operand));
-  const Values operands = c.operands;
   const Values results = (*handler)(c);
   if (results.size() != op.results.size()) c.unsupported("the number of results");
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -261,49 +267,6 @@ void Frame::operation(const Operation& op) {
     }
     define(op.results[i], results[i]);
   }
-  check_wide(op, operands, results);
-}
-
-// Elements of u64 are kept in 32 bits, so none may reach 2^32. The greatest one is followed from
-// iota and constants on.
-void Frame::check_wide(const Operation& op, const Values& operands, const Values& results) {
-  const auto wide = [&](ValueNumber value) { return is_wide(context_.module, value); };
-  if (std::ranges::none_of(op.results, wide)) return;
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 32U;
-  auto bound = [&](std::size_t i) {
-    const auto found = bounds.find(operands[i]);
-    if (found != bounds.end()) return found->second;
-    const auto splat = splats.find(operands[i]);
-    return splat == splats.end() ? kLimit - 1 : static_cast<std::uint64_t>(splat->second);
-  };
-  static const std::set<std::string_view> kMoves = {
-      "broadcast_in_dim",    "reshape", "transpose", "slice",   "concatenate", "reverse", "select",
-      "shift_right_logical", "divide",  "and",       "minimum", "maximum",     "convert"};
-  const std::string_view kind = kind_of(op);
-  if (kind == "call" || kind == "composite") return;  // the operations inside were checked
-  std::uint64_t greatest = kLimit;
-  if (kind == "constant") {
-    greatest =
-        splats.contains(results[0]) ? static_cast<std::uint64_t>(splats[results[0]]) : kLimit;
-  } else if (kind == "iota") {
-    greatest = 0;
-    for (const std::int64_t size : type(results[0]).shape) {
-      greatest = std::max(greatest, static_cast<std::uint64_t>(size));
-    }
-  } else if (operands.empty()) {
-    greatest = kLimit;
-  } else if (kind == "add") {
-    greatest = bound(0) + bound(1);
-  } else if (kind == "multiply") {
-    if (__builtin_mul_overflow(bound(0), bound(1), &greatest)) greatest = kLimit;
-  } else if (kind == "convert" && type(operands[0]).dtype != DType::u32) {
-    greatest = kLimit;  // negative numbers become large ones
-  } else if (kMoves.contains(kind)) {
-    greatest = 0;
-    for (std::size_t i = 0; i < operands.size(); ++i) greatest = std::max(greatest, bound(i));
-  }
-  if (greatest >= kLimit) fail_unsupported(context_, op, "integers of 64 bits");
-  for (const ValueId result : results) bounds[result] = greatest;
 }
 
 Values Frame::call(const Operation& function, const Values& arguments, const Operation& caller) {
@@ -349,8 +312,6 @@ std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Reg
   for (const ValueNumber each : captures.values) {
     const ValueId input = frame.builder_.add_input(type(value(each)));
     frame.define(each, input);
-    const auto bound = bounds.find(value(each));
-    if (bound != bounds.end()) frame.bounds[input] = bound->second;
     const auto splat = splats.find(value(each));
     if (splat != splats.end()) frame.splats[input] = splat->second;
   }
@@ -359,9 +320,6 @@ std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Reg
     frame.constants_[value] = frame.builder_.add_input(type(constant(value)));
   }
   for (const ValueNumber argument : region.arguments) {
-    if (is_wide(context_.module, argument)) {
-      fail_unsupported(context_, op, "integers of 64 bits");
-    }
     frame.define(argument, frame.builder_.add_input(type_of(context_, argument, op)));
   }
   frame.builder_.set_outputs(frame.block(region));

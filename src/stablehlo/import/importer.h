@@ -63,14 +63,11 @@ class Frame {
   std::shared_ptr<const ir::Function> nested(const Operation& op, const Region& region,
                                              const Captures& captures);
 
-  // What is known about values: the one number of a constant, and the greatest element of a value
-  // that was ui64.
+  // The one number of a constant.
   std::unordered_map<ValueId, double> splats;
-  std::unordered_map<ValueId, std::uint64_t> bounds;
 
  private:
   void operation(const Operation& op);
-  void check_wide(const Operation& op, const Values& operands, const Values& results);
 
   ModuleContext& context_;
   ir::Builder builder_;
@@ -126,8 +123,9 @@ Type type_of(const ModuleContext& context, ValueNumber value, const Operation& o
 std::string elements_of(const Attribute& constant, DType dtype);
 /// Whether it is a constant whose elements differ.
 bool is_dense(const Operation& op);
-/// Whether the elements of a value are ui64.
-bool is_wide(const bytecode::Module& module, ValueNumber value);
+/// Integers as i32, which indices are; those that are too large or too small become the greatest or
+/// the least.
+ValueId as_index(Context& c, ValueId x);
 
 using Handler = Values (*)(Context&);
 using Handlers = std::unordered_map<std::string_view, Handler>;

@@ -52,7 +52,7 @@ struct Indexing {
 
 /// Moves the dimension of the index vectors to the end.
 void set_indices(Context& c, Indexing& to, ValueId indices, std::int64_t vector_dim) {
-  ValueId x = ops::convert(c.b(), indices, DType::i32);
+  ValueId x = as_index(c, indices);
   const std::int64_t rank = c.type(x).rank();
   c.need(vector_dim >= 0 && vector_dim <= rank, "an index vector that is not there");
   if (vector_dim == rank) {

@@ -98,9 +98,6 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
   const Region& body = main.regions[0];
   for (std::size_t i = 0; i < body.arguments.size(); ++i) {
     const Type type = type_of(context, body.arguments[i], main);
-    if (is_wide(context.module, body.arguments[i])) {
-      fail_unsupported(context, main, "an argument of 64 bits");
-    }
     const Attribute* const sharding = listed(main, "arg_attrs", i, "sdy.sharding");
     const std::vector<MeshAxis> terms = terms_of(context, sharding, main);
     const ValueId input = frame.builder().add_input(with_terms(type, terms));
@@ -126,9 +123,6 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
 
 void add_constants(ModuleContext& context, const Operation& main, Frame& frame, Imported& result) {
   for (const Operation* constant : frame.captures_of(main).constants) {
-    if (is_wide(context.module, constant->results[0])) {
-      fail_unsupported(context, *constant, "integers of 64 bits");
-    }
     const Type type = type_of(context, constant->results[0], *constant);
     const Attribute* value = constant->find("value");
     if (value->type->shape != type.shape) {

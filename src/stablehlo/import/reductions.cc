@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/stablehlo/writer.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -40,14 +41,9 @@ std::string_view joined_by(const Region& body) {
 }
 
 double neutral_of(std::string_view join, DType dtype) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (join == "and" || join == "mul") return 1;
-  if (join == "max") {
-    return is_float(dtype) ? -kInfinity : dtype == DType::u32 ? 0 : -0x1p31;
-  }
-  if (join == "min") {
-    return is_float(dtype) ? kInfinity : dtype == DType::u32 ? 0x1p32 - 1 : 0x1p31 - 1;
-  }
+  if (join == "max") return ops::hlo::identity_of("maximum", dtype);
+  if (join == "min") return ops::hlo::identity_of("minimum", dtype);
   return 0;
 }
 

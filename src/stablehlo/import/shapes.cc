@@ -74,7 +74,7 @@ Values iota(Context& c) {
 Values starts_of(Context& c, std::size_t first) {
   Values starts;
   for (std::size_t i = first; i < c.operands.size(); ++i) {
-    starts.push_back(ops::convert(c.b(), c.operand(i), DType::i32));
+    starts.push_back(as_index(c, c.operand(i)));
   }
   return starts;
 }

@@ -29,6 +29,7 @@ bool has_all_bits(std::span<const std::byte> bytes, Bits exponent) {
 bool is_finite(std::span<const std::byte> bytes, DType dtype) {
   if (dtype == DType::f64) return !has_all_bits<std::uint64_t>(bytes, 0x7ff0'0000'0000'0000U);
   if (dtype == DType::f32) return !has_all_bits<std::uint32_t>(bytes, 0x7f80'0000U);
+  if (dtype == DType::f16) return !has_all_bits<std::uint16_t>(bytes, 0x7c00U);
   if (dtype == DType::bf16) return !has_all_bits<std::uint16_t>(bytes, 0x7f80U);
   return true;
 }

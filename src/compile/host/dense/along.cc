@@ -41,9 +41,7 @@ void gather_along(const LineProblem& p, const T* table, const std::int32_t* indi
 template <typename T>
 void scatter_add_along(const LineProblem& p, T* table, const std::int32_t* indices, const T* rows) {
   std::fill_n(table, p.outer * p.rows.count * p.inner, T{});
-  // Integers may wrap.
-  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t,
-                                 std::conditional_t<std::is_same_v<T, bfloat16>, float, T>>;
+  using Sum = kernels::ArithmeticType<T>;
   for_each_index(p, indices, [&](std::int64_t at, std::int64_t, std::int64_t to) {
     if (to < 0) return;
     table[to] = static_cast<T>(static_cast<Sum>(table[to]) + static_cast<Sum>(rows[at]));
@@ -102,7 +100,7 @@ std::vector<TileTask> lower_scatter_add_along(const LowerContext& context,
 
 Lowerings along_lowerings() {
   return {{"gather_along", lower_gather_along, true},
-          {"scatter_add_along", lower_scatter_add_along, true}};
+          {"scatter_add_along", lower_scatter_add_along, true, Arithmetic::wide}};
 }
 
 }  // namespace tessera::compile::host

@@ -296,7 +296,8 @@ std::vector<TileTask> lower_attention_grad(const LowerContext& context, const Eq
 }  // namespace
 
 Lowerings attention_lowerings() {
-  return {{"attention", lower_attention, true}, {"attention_grad", lower_attention_grad, true}};
+  return {{"attention", lower_attention, true, Arithmetic::bf16, false},
+          {"attention_grad", lower_attention_grad, true, Arithmetic::bf16, false}};
 }
 
 }  // namespace tessera::compile::host

@@ -19,7 +19,7 @@ Kind kind_of(const Equation& equation) {
 /// to[i] = from[i] combined with previous[i].
 template <typename T>
 void combine_run(Kind kind, const T* previous, const T* from, T* to, std::int64_t count) {
-  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;
+  using Sum = kernels::ArithmeticType<T>;
   auto each = [&](auto combine) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = combine(previous[i], from[i]);
   };
@@ -75,6 +75,8 @@ std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equati
 
 }  // namespace
 
-Lowerings cumulative_lowerings() { return {{"cumulative", lower_cumulative, true, true}}; }
+Lowerings cumulative_lowerings() {
+  return {{"cumulative", lower_cumulative, true, Arithmetic::wide}};
+}
 
 }  // namespace tessera::compile::host

@@ -3,6 +3,7 @@
 
 #include "compile/host/contraction.h"
 #include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::compile::host {
 
@@ -39,16 +40,18 @@ std::vector<TileTask> lower_reduce_prod(const LowerContext& context, const Equat
                                                                     auto end) {
           const auto part = std::span(bases).subspan(static_cast<std::size_t>(begin),
                                                      static_cast<std::size_t>(end - begin));
-          if (dtype == DType::f32) {
-            return multiply_all(part, terms, buffers[0], elements_of<float>(buffers[1]) + begin);
-          }
-          multiply_all(part, terms, buffers[0], elements_of<std::uint32_t>(buffers[1]) + begin);
+          kernels::with_type(dtype, [&](auto zero) {
+            using T = kernels::ArithmeticType<decltype(zero)>;
+            multiply_all(part, terms, buffers[0], elements_of<T>(buffers[1]) + begin);
+          });
         });
   });
 }
 
 }  // namespace
 
-Lowerings reduce_prod_lowerings() { return {{"reduce_prod", lower_reduce_prod, true}}; }
+Lowerings reduce_prod_lowerings() {
+  return {{"reduce_prod", lower_reduce_prod, true, Arithmetic::wide}};
+}
 
 }  // namespace tessera::compile::host

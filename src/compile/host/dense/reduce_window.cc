@@ -215,9 +215,9 @@ std::vector<TileTask> lower_spread_from_windows(const LowerContext& context,
 }  // namespace
 
 Lowerings reduce_window_lowerings() {
-  return {{"find_in_windows", lower_find_in_windows, true, true},
-          {"reduce_window", lower_reduce_window, true, true},
-          {"spread_from_windows", lower_spread_from_windows, true, true}};
+  return {{"find_in_windows", lower_find_in_windows, true, Arithmetic::wide, false},
+          {"reduce_window", lower_reduce_window, true, Arithmetic::wide},
+          {"spread_from_windows", lower_spread_from_windows, true, Arithmetic::wide, false}};
 }
 
 }  // namespace tessera::compile::host

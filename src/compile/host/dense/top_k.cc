@@ -63,6 +63,6 @@ std::vector<TileTask> lower_top_k(const LowerContext& context, const Equation& e
 
 }  // namespace
 
-Lowerings top_k_lowerings() { return {{"top_k", lower_top_k, true, true}}; }
+Lowerings top_k_lowerings() { return {{"top_k", lower_top_k, true, Arithmetic::wide}}; }
 
 }  // namespace tessera::compile::host

@@ -174,7 +174,7 @@ namespace {
 
 template <typename T>
 void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
-  if constexpr (!std::is_same_v<T, bfloat16>) {
+  if constexpr (!detail::is_half<T>) {
     if (kind == ReduceKind::sum) return add_run(a, b, count);
   }
   if constexpr (std::is_unsigned_v<T>) {
@@ -327,21 +327,9 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
     if (bytes == 2) return with(std::uint16_t{});
     return with(std::uint8_t{});
   }
-  switch (problem_.dtype) {
-    case DType::boolean:
-      return with(std::uint8_t{});
-    case DType::i32:
-      return with(std::int32_t{});
-    case DType::u32:
-      return with(std::uint32_t{});
-    case DType::bf16:
-      require(problem_.kind != ReduceKind::sum, "sums of bf16 are f32");
-      return with(bfloat16{});
-    case DType::f32:
-      return with(float{});
-    case DType::f64:
-      return with(double{});
-  }
+  require(!is_half(problem_.dtype) || problem_.kind != ReduceKind::sum,
+          "sums of f16 and bf16 are f32");
+  with_element(problem_.dtype, with);
 }
 
 }  // namespace tessera::kernels

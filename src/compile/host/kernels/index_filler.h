@@ -14,8 +14,8 @@ template <typename T>
 T filler() {
   if constexpr (std::is_floating_point_v<T>) {
     return std::numeric_limits<T>::quiet_NaN();
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    return bfloat16(std::numeric_limits<float>::quiet_NaN());
+  } else if constexpr (detail::is_half<T>) {
+    return T(std::numeric_limits<float>::quiet_NaN());
   } else {
     return std::is_same_v<T, std::uint8_t> ? T{} : std::numeric_limits<T>::lowest();
   }

@@ -7,6 +7,7 @@
 
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels {
 
@@ -18,7 +19,7 @@ T better(ReduceKind kind, T a, T b) {
     if (kind == ReduceKind::any) return static_cast<T>(a || b);
   }
   const bool is_min = kind == ReduceKind::min;
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>) {
+  if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
     if (std::isnan(a)) return a;
     if (std::isnan(b)) return b;
     if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
@@ -32,8 +33,9 @@ void add_run(T* a, const T* b, std::int64_t count) {
   if constexpr (std::is_same_v<T, float>) {
     add_row(a, b, count);
   } else if constexpr (std::is_integral_v<T>) {
+    using Sum = ArithmeticType<T>;
     for (std::int64_t i = 0; i < count; ++i) {
-      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
+      a[i] = static_cast<T>(static_cast<Sum>(a[i]) + static_cast<Sum>(b[i]));
     }
   } else {
     for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];

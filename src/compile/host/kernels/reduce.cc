@@ -11,6 +11,7 @@
 #include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/reduce_columns.h"
 #include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels {
 
@@ -104,27 +105,24 @@ class SmallTree {
   std::int64_t count_ = 0;
 };
 
-/// The type in which terms are added. Signed sums wrap; unsigned arithmetic makes that defined.
 template <typename T>
-using SumType = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;
-
-template <typename T>
-SumType<T> sum_leaf(const ReduceProblem& p, const T* from, const std::vector<std::int64_t>& sizes) {
+ArithmeticType<T> sum_leaf(const ReduceProblem& p, const T* from,
+                           const std::vector<std::int64_t>& sizes) {
   const std::int64_t length = sizes.empty() ? 1 : sizes.back();
   const std::int64_t stride = sizes.empty() ? 1 : p.reduced_strides.back();
   if (!p.lanes16) {
-    SumType<T> sum{};
+    ArithmeticType<T> sum{};
     for_each_run(p, sizes, [&](std::int64_t offset) {
       for (std::int64_t i = 0; i < length; ++i) {
-        sum += static_cast<SumType<T>>(from[offset + i * stride]);
+        sum += static_cast<ArithmeticType<T>>(from[offset + i * stride]);
       }
     });
     return sum;
   }
-  SumType<T> lanes[16] = {};
+  ArithmeticType<T> lanes[16] = {};
   for_each_run(p, sizes, [&](std::int64_t offset) {
     for (std::int64_t i = 0; i < length; ++i) {
-      lanes[i % 16] += static_cast<SumType<T>>(from[offset + i * stride]);
+      lanes[i % 16] += static_cast<ArithmeticType<T>>(from[offset + i * stride]);
     }
   });
   for (std::size_t half = 8; half >= 1; half /= 2) {
@@ -135,7 +133,7 @@ SumType<T> sum_leaf(const ReduceProblem& p, const T* from, const std::vector<std
 
 template <typename T>
 T sum_all(const ReduceProblem& p, const T* from) {
-  SmallTree<SumType<T>> tree;
+  SmallTree<ArithmeticType<T>> tree;
   for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
     tree.push(sum_leaf(p, from + offset, sizes));
   });
@@ -291,20 +289,7 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
     run_rows(p, leaves_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;
   }
-  switch (p.dtype) {
-    case DType::boolean:
-      return each(std::uint8_t{});
-    case DType::i32:
-      return each(std::int32_t{});
-    case DType::u32:
-      return each(std::uint32_t{});
-    case DType::bf16:
-      return;  // reduced as f32
-    case DType::f32:
-      return each(float{});
-    case DType::f64:
-      return each(double{});
-  }
+  with_type(p.dtype, each);
 }
 
 namespace {
@@ -329,20 +314,9 @@ void argmax_of(const ArgmaxProblem& p, std::int64_t first, std::int64_t end, con
 
 void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
             std::int32_t* output) {
-  switch (problem.dtype) {
-    case DType::boolean:
-      return argmax_of(problem, first, end, static_cast<const std::uint8_t*>(input), output);
-    case DType::i32:
-      return argmax_of(problem, first, end, static_cast<const std::int32_t*>(input), output);
-    case DType::u32:
-      return argmax_of(problem, first, end, static_cast<const std::uint32_t*>(input), output);
-    case DType::bf16:
-      return;  // searched as f32
-    case DType::f32:
-      return argmax_of(problem, first, end, static_cast<const float*>(input), output);
-    case DType::f64:
-      return argmax_of(problem, first, end, static_cast<const double*>(input), output);
-  }
+  with_type(problem.dtype, [&](auto tag) {
+    argmax_of(problem, first, end, static_cast<const decltype(tag)*>(input), output);
+  });
 }
 
 }  // namespace tessera::kernels

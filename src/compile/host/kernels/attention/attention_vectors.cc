@@ -10,7 +10,7 @@
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
-#include "compile/host/kernels/tile/elementwise_math-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::attention::HWY_NAMESPACE {

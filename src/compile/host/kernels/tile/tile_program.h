@@ -9,8 +9,8 @@
 
 #include <tessera/types.h>
 
+#include "compile/host/kernels/elementwise/elementwise.h"
 #include "compile/host/kernels/reduce.h"
-#include "compile/host/kernels/tile/elementwise.h"
 
 namespace tessera::kernels {
 

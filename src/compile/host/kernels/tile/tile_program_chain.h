@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "compile/host/kernels/tile/elementwise.h"
+#include "compile/host/kernels/elementwise/elementwise.h"
 #include "compile/host/kernels/tile/tile_program.h"
 
 namespace tessera::kernels::tiles {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compile/host/kernels/tile/tile_program_internal.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels::tiles {
 
@@ -121,8 +122,8 @@ void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int
   T* target = reinterpret_cast<T*>(to);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t count = start + i * stride;
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      target[i] = bfloat16(static_cast<double>(count));
+    if constexpr (detail::is_half<T>) {
+      target[i] = T(static_cast<double>(count));
     } else {
       target[i] = static_cast<T>(count);
     }
@@ -156,20 +157,11 @@ void store_rows(const Rows& rows, const std::byte* tile, std::byte* to) {
 
 void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* to,
                std::int64_t n) {
-  switch (dtype) {
-    case DType::boolean:
-      for (std::int64_t i = 0; i < n; ++i) to[i] = std::byte{start + i * stride != 0};
-      return;
-    case DType::i32:
-    case DType::u32:
-      return iota_typed<std::uint32_t>(start, stride, to, n);
-    case DType::bf16:
-      return iota_typed<bfloat16>(start, stride, to, n);
-    case DType::f32:
-      return iota_typed<float>(start, stride, to, n);
-    case DType::f64:
-      return iota_typed<double>(start, stride, to, n);
+  if (dtype == DType::boolean) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = std::byte{start + i * stride != 0};
+    return;
   }
+  with_element(dtype, [&](auto zero) { iota_typed<decltype(zero)>(start, stride, to, n); });
 }
 
 }  // namespace tessera::kernels::tiles

@@ -10,6 +10,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/kernels/parts.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels::tiles {
 
@@ -53,33 +54,24 @@ template <class T>
 T to_integer(double value) {
   using Limits = std::numeric_limits<T>;
   if (std::isnan(value)) return 0;
-  return static_cast<T>(std::clamp(std::trunc(value), static_cast<double>(Limits::lowest()),
-                                   static_cast<double>(Limits::max())));
+  // The greatest integer of 64 bits is no double: its double is the first that is too large.
+  if (value >= static_cast<double>(Limits::max())) return Limits::max();
+  if (value <= static_cast<double>(Limits::lowest())) return Limits::lowest();
+  return static_cast<T>(std::trunc(value));
 }
 
 std::uint64_t constant_bytes(double value, DType dtype) {
   std::uint64_t bytes = 0;
   const auto put = [&bytes](auto typed) { std::memcpy(&bytes, &typed, sizeof(typed)); };
-  switch (dtype) {
-    case DType::boolean:
-      put(static_cast<std::uint8_t>(value != 0.0));
-      break;
-    case DType::i32:
-      put(to_integer<std::int32_t>(value));
-      break;
-    case DType::u32:
-      put(to_integer<std::uint32_t>(value));
-      break;
-    case DType::bf16:
-      put(bfloat16(value).bits());
-      break;
-    case DType::f32:
-      put(static_cast<float>(value));
-      break;
-    case DType::f64:
-      put(value);
-      break;
-  }
+  with_element(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (dtype == DType::boolean) return put(static_cast<std::uint8_t>(value != 0.0));
+    if constexpr (std::is_integral_v<T>) {
+      put(to_integer<T>(value));
+    } else {
+      put(static_cast<T>(value));
+    }
+  });
   return bytes;
 }
 
@@ -127,9 +119,10 @@ class Planner {
     for (const TileStep& step : program_.steps) plan_.dtypes[at(step.output)] = step.out_dtype;
   }
 
-  // Steps on whole tiles go to chains, one chain per level. A step that depends on a reduction of
-  // results of a chain belongs to the next level. Steps on a single element, or on one element per
-  // row, are separate instructions.
+  // Steps on whole tiles go to chains, one chain per level, if their kernels have stages. A step
+  // that depends on a reduction of results of a chain, or on another step outside of chains that
+  // does, belongs to the next level. Steps on a single element, or on one element per row, are
+  // separate instructions.
   void sort_steps() {
     level_.assign(num_registers_, 0);
     is_chained_.assign(num_registers_, false);
@@ -139,7 +132,8 @@ class Planner {
       is_uniform_[output] = step.kind == StepKind::map && !step.is_row &&
                             std::all_of(inputs.begin(), inputs.end(),
                                         [this](int reg) { return is_uniform_[at(reg)]; });
-      is_chained_[output] = step.kind == StepKind::map && !step.is_row && !is_uniform_[output];
+      is_chained_[output] = step.kind == StepKind::map && !step.is_row && !is_uniform_[output] &&
+                            step.kernel->stages[0] != nullptr;
       for (const int reg : inputs) {
         const bool is_next = is_chained_[at(reg)] && !is_chained_[output];
         level_[output] = std::max(level_[output], level_[at(reg)] + (is_next ? 1 : 0));

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "compile/host/kernels/tile/elementwise.h"
+#include "compile/host/kernels/elementwise/elementwise.h"
 
 namespace tessera::kernels::elementwise {
 
@@ -21,9 +21,12 @@ std::span<const Entry> function_entries();    // f32: transcendental functions
 std::span<const Entry> signed_entries();      // i32
 std::span<const Entry> unsigned_entries();    // u32
 std::span<const Entry> logical_entries();     // bool, and conversions between dtypes
-std::span<const Entry> bf16_entries();        // between bf16 in memory and f32 lanes
+std::span<const Entry> half_entries();        // between f16 or bf16 in memory and f32 lanes
+std::span<const Entry> whole_entries();       // integers of 8, 16 and 64 bits
+std::span<const Entry> double_entries();      // f64
+std::span<const Entry> conversion_entries();  // between dtypes of which one has no stages
 
-/// All groups that implement ops, for tests.
+/// All groups of kernels that are stages and implement ops, for tests.
 inline constexpr auto kFamilies = {&arithmetic_entries, &function_entries, &signed_entries,
                                    &unsigned_entries, &logical_entries};
 

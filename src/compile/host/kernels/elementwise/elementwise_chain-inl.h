@@ -11,7 +11,7 @@
 
 #include <type_traits>
 
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {

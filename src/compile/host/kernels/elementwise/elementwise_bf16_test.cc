@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "compile/host/kernels/elementwise/elementwise.h"
 #include "compile/host/kernels/on_every_target.h"
-#include "compile/host/kernels/tile/elementwise.h"
 
 namespace tessera::kernels {
 namespace {

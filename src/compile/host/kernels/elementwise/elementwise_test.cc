@@ -1,4 +1,4 @@
-#include "compile/host/kernels/tile/elementwise.h"
+#include "compile/host/kernels/elementwise/elementwise.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,8 +11,8 @@
 #include <random>
 #include <string>
 
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 #include "compile/host/kernels/on_every_target.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
 #include "ops/record.h"
 
 namespace tessera::kernels {

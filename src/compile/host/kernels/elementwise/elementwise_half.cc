@@ -1,15 +1,15 @@
-// bf16 is stored as 16 bits and computed as f32: tile programs round to bf16 at the end of each
+// f16 and bf16 are stored as 16 bits and computed as f32: tile programs round at the end of each
 // equation.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_bf16.cc"
+#define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_half.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
-#include "compile/host/kernels/tile/elementwise_chain-inl.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -42,11 +42,18 @@ struct FromU32 {
   }
 };
 
-std::span<const Entry> bf16_table() {
+struct RoundToHalf {
+  static HWY_INLINE VF run(VF x) { return F16::as_stored(x); }
+};
+
+std::span<const Entry> half_table() {
   static const Entry kEntries[] = {
       {"widen", DType::bf16, kernel<Copy, F32, BF16>()},
-      {"narrow", DType::f32, kernel<Copy, BF16, F32>()},
+      {"narrow_to_bf16", DType::f32, kernel<Copy, BF16, F32>()},
       {"round_to_bf16", DType::f32, kernel<Rounded, F32, F32>()},
+      {"widen", DType::f16, kernel<Copy, F32, F16>()},
+      {"narrow_to_f16", DType::f32, kernel<Copy, F16, F32>()},
+      {"round_to_f16", DType::f32, kernel<RoundToHalf, F32, F32>()},
       {"convert_i32_bf16", DType::i32, kernel<FromI32, F32, I32>()},
       {"convert_u32_bf16", DType::u32, kernel<FromU32, F32, U32>()},
   };
@@ -60,9 +67,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels::elementwise {
 
-HWY_EXPORT(bf16_table);
+HWY_EXPORT(half_table);
 
-std::span<const Entry> bf16_entries() { return HWY_DYNAMIC_DISPATCH(bf16_table)(); }
+std::span<const Entry> half_entries() { return HWY_DYNAMIC_DISPATCH(half_table)(); }
 
 }  // namespace tessera::kernels::elementwise
 #endif  // HWY_ONCE

@@ -8,7 +8,7 @@
 #define TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
 #endif
 
-#include "compile/host/kernels/tile/elementwise_math-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {

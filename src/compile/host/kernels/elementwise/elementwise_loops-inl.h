@@ -12,7 +12,7 @@
 #include <cstring>
 #include <hwy/highway.h>
 
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -88,6 +88,22 @@ struct BF16 {
     hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(Rounded::bits(v))), DHalf(), to);
   }
   static HWY_INLINE V as_stored(V v) { return Rounded::run(v); }
+};
+
+// f16: two bytes in memory, an f32 lane in a register.
+struct F16 {
+  using Memory = std::uint16_t;
+  using V = VF;
+  using DHalf = hn::Rebind<hwy::float16_t, DF>;
+  using DBits = hn::Rebind<std::uint16_t, DF>;
+  static constexpr std::size_t kLanes = hn::MaxLanes(DF());
+  static HWY_INLINE V load(const Memory* from) {
+    return hn::PromoteTo(DF(), hn::BitCast(DHalf(), hn::LoadU(DBits(), from)));
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    hn::StoreU(hn::BitCast(DBits(), hn::DemoteTo(DHalf(), v)), DBits(), to);
+  }
+  static HWY_INLINE V as_stored(V v) { return hn::PromoteTo(DF(), hn::DemoteTo(DHalf(), v)); }
 };
 
 template <class M>

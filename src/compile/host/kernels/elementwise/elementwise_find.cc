@@ -1,5 +1,5 @@
-#include "compile/host/kernels/tile/elementwise.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 namespace tessera::kernels {
 
@@ -20,7 +20,12 @@ const TileKernel* find_tile_kernel(std::string_view name, DType dtype) {
     const TileKernel* kernel = find_in(family(), name, dtype);
     if (kernel != nullptr) return kernel;
   }
-  return find_in(elementwise::bf16_entries(), name, dtype);
+  for (const auto family : {&elementwise::half_entries, &elementwise::whole_entries,
+                            &elementwise::double_entries, &elementwise::conversion_entries}) {
+    const TileKernel* kernel = find_in(family(), name, dtype);
+    if (kernel != nullptr) return kernel;
+  }
+  return nullptr;
 }
 
 }  // namespace tessera::kernels

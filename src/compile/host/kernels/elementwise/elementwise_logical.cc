@@ -2,14 +2,14 @@
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_logical.cc"
+#define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_logical.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 #include <limits>
 
-#include "compile/host/kernels/tile/elementwise_chain-inl.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {

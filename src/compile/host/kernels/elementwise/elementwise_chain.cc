@@ -2,14 +2,14 @@
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_chain.cc"
+#define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_chain.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <cstring>
 #include <hwy/highway.h>
 
-#include "compile/host/kernels/tile/elementwise_chain-inl.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -59,6 +59,7 @@ const ChainKernels& make_chain_kernels() {
     copy(DType::boolean, kernel<Copy, Byte, Byte>());
     copy(DType::i32, kernel<Copy, I32, I32>());
     copy(DType::u32, kernel<Copy, U32, U32>());
+    copy(DType::f16, kernel<Copy, F16, F16>());
     copy(DType::bf16, kernel<Copy, BF16, BF16>());
     copy(DType::f32, kernel<Copy, F32, F32>());
     return kernels;

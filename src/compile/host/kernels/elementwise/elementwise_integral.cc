@@ -2,15 +2,15 @@
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_integral.cc"
+#define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_integral.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 #include <limits>
 #include <type_traits>
 
-#include "compile/host/kernels/tile/elementwise_chain-inl.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {

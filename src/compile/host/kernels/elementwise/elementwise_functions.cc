@@ -2,16 +2,16 @@
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_functions.cc"
+#define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_functions.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <cmath>
 #include <hwy/highway.h>
 
-#include "compile/host/kernels/tile/elementwise_chain-inl.h"
-#include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_math-inl.h"
-#include "compile/host/kernels/tile/elementwise_math_more-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_internal.h"
+#include "compile/host/kernels/elementwise/elementwise_math-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_math_more-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
