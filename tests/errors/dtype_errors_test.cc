@@ -147,7 +147,7 @@ TEST(DtypeErrors, ReadBoolsAsFloats) {
             "bitcast: cannot read the bits of bool as f32\n"
             "  where:  <this line>\n"
             "  found:  bool[2,3]\n"
-            "  wanted: dtypes of the same size: i32, u32 and f32\n"
+            "  wanted: dtypes of the same size, such as i32, u32 and f32\n"
             "  cure:   convert values with astype(x, DType::f32) instead of reinterpreting bits");
 }
 
@@ -257,7 +257,7 @@ TEST(DtypeErrors, OperatorOnBitsOfFloats) {
             "operator&: the operand has the wrong dtype\n"
             "  where:  <this line>\n"
             "  found:  f32[2]\n"
-            "  wanted: bool, i32 or u32\n"
+            "  wanted: bool or an integer dtype\n"
             "  cure:   convert it with astype, or use the logical ops for bool");
 }
 

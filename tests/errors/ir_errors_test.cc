@@ -100,10 +100,10 @@ TEST(IrErrors, AttributeOutOfRange) {
 }
 
 TEST(IrErrors, UnknownDtype) {
-  const std::string text = error_of("  %1: f16[2,3] = exp %0");
+  const std::string text = error_of("  %1: f24[2,3] = exp %0");
   EXPECT_EQ(text,
             "parse: line 2 of the text is not IR\n"
-            "  found:  'f16'\n"
+            "  found:  'f24'\n"
             "  wanted: a dtype: bool, i8 to i64, u8 to u64, f16, bf16, f32 or f64\n"
             "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }

@@ -205,7 +205,7 @@ TEST(OpErrors, BitsOfAnotherWidth) {
   EXPECT_EQ(text,
             "parse: line 2: bitcast: cannot read the bits of f32 as f64\n"
             "  found:  f32[4] in '%9: f64[4] = bitcast[dtype=f64] %0'\n"
-            "  wanted: dtypes of the same size: i32, u32 and f32\n"
+            "  wanted: dtypes of the same size, such as i32, u32 and f32\n"
             "  cure:   convert values with astype(x, DType::f64) instead of reinterpreting bits");
 }
 
@@ -223,7 +223,7 @@ TEST(OpErrors, IotaOfBools) {
   EXPECT_EQ(text,
             "parse: line 2: iota: cannot count in bool\n"
             "  found:  no operands in '%9: bool[4] = iota[dim=0, dtype=bool, shape=[4]]'\n"
-            "  wanted: dtype i32, u32, bf16, f32 or f64\n"
+            "  wanted: a dtype of numbers\n"
             "  cure:   use arange with dtype i32");
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run_cases.sh PLUGIN PYTHON: runs cases.py on the plugin, with the JAX of PYTHON, which
+# run_cases.sh PLUGIN PYTHON: runs the cases on the plugin, with the JAX of PYTHON, which
 # `./check --all` installs. Exits with 77 if there is none.
 set -euo pipefail
 plugin=$1 python=$2
@@ -10,4 +10,5 @@ fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH=$here/../../plugin/python TESSERA_PJRT_LIBRARY=$plugin
 export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
-exec "$python" -B "$here/cases.py"
+"$python" -B "$here/cases.py"
+exec "$python" -B "$here/dtype_cases.py"

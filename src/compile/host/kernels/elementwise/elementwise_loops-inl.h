@@ -97,6 +97,24 @@ struct F16 {
   using DHalf = hn::Rebind<hwy::float16_t, DF>;
   using DBits = hn::Rebind<std::uint16_t, DF>;
   static constexpr std::size_t kLanes = hn::MaxLanes(DF());
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  // Highway's conversions without an instruction lose the sign of small numbers.
+  static HWY_INLINE V load(const Memory* from) {
+    HWY_ALIGN float lanes[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = float16::from_bits(from[i]);
+    return hn::Load(DF(), lanes);
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    HWY_ALIGN float lanes[kLanes];
+    hn::Store(v, DF(), lanes);
+    for (std::size_t i = 0; i < kLanes; ++i) to[i] = float16(lanes[i]).bits();
+  }
+  static HWY_INLINE V as_stored(V v) {
+    Memory halves[kLanes];
+    store(v, halves);
+    return load(halves);
+  }
+#else
   static HWY_INLINE V load(const Memory* from) {
     return hn::PromoteTo(DF(), hn::BitCast(DHalf(), hn::LoadU(DBits(), from)));
   }
@@ -104,6 +122,7 @@ struct F16 {
     hn::StoreU(hn::BitCast(DBits(), hn::DemoteTo(DHalf(), v)), DBits(), to);
   }
   static HWY_INLINE V as_stored(V v) { return hn::PromoteTo(DF(), hn::DemoteTo(DHalf(), v)); }
+#endif
 };
 
 template <class M>

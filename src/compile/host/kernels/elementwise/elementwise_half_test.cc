@@ -1,5 +1,5 @@
-// Tests of kernels that convert between bf16 in memory and f32 in registers, against class
-// bfloat16.
+// Tests of kernels that convert between f16 or bf16 in memory and f32 in registers, against the
+// classes float16 and bfloat16.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -35,10 +35,20 @@ std::vector<float> sweep() {
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 65521 * 7) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
-  // Ties, and the values next to them.
+  // Ties between bf16 numbers, and the values next to them.
   for (std::uint32_t high = 0x3F80; high < 0x3FA0; ++high) {
     for (std::uint32_t low : {0x7FFFU, 0x8000U, 0x8001U}) {
       x.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  // Ties between f16 numbers of every size, from a tenth of the least one to above the greatest.
+  for (double scale = 0x1p-28; scale < 0x1p18; scale *= 2) {
+    for (int i = 0; i < 32; ++i) {
+      const auto tie = static_cast<float>(scale * (1 + i / 2048.0));
+      for (const float value : {std::nextafter(tie, 0.0F), tie, std::nextafter(tie, 1e9F)}) {
+        x.push_back(value);
+        x.push_back(-value);
+      }
     }
   }
   return x;
@@ -52,19 +62,46 @@ TEST(ElementwiseBf16, RoundsToNearestEven) {
   // Just above a tie between bf16 values, by less than f32 can represent.
   EXPECT_EQ(bfloat16(1.0 + 0x1p-8 + 0x1p-40).bits(), 0x3F81);
   EXPECT_EQ(bfloat16(1.0 + 0x1p-8 - 0x1p-40).bits(), 0x3F80);
+}
+
+template <typename Half>
+void check_conversions() {
   const std::vector<float> x = sweep();
+  constexpr DType kType = dtype_of<Half>;
+  const std::string type(name(kType));
   testing::on_every_target([&](const char*) {
-    const auto narrow = applied<std::uint16_t>("narrow", DType::f32, x);
-    const auto rounded = applied<float>("round_to_bf16", DType::f32, x);
-    const auto wide = applied<float>("widen", DType::bf16, narrow);
+    const auto narrow = applied<std::uint16_t>("narrow_to_" + type, DType::f32, x);
+    const auto rounded = applied<float>("round_to_" + type, DType::f32, x);
+    const auto wide = applied<float>("widen", kType, narrow);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const bfloat16 wanted(x[i]);
+      const Half wanted(x[i]);
       ASSERT_EQ(narrow[i], wanted.bits()) << x[i];
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(rounded[i]), std::uint32_t{wanted.bits()} << 16)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(rounded[i]),
+                std::bit_cast<std::uint32_t>(float{wanted}))
           << x[i];
       ASSERT_EQ(std::memcmp(&rounded[i], &wide[i], sizeof(float)), 0) << x[i];
     }
   });
+}
+
+TEST(ElementwiseBf16, KernelsConvertAsTheClass) { check_conversions<bfloat16>(); }
+TEST(ElementwiseF16, KernelsConvertAsTheClass) { check_conversions<float16>(); }
+
+TEST(ElementwiseF16, RoundsToNearestEven) {
+  EXPECT_EQ(float16(1.0F).bits(), 0x3C00);
+  EXPECT_EQ(float16(1.0F + 0x1p-11F).bits(), 0x3C00);
+  EXPECT_EQ(float16(1.0F + 0x3p-11F).bits(), 0x3C02);
+  EXPECT_EQ(float16(65519.0F).bits(), 0x7BFF);
+  EXPECT_EQ(float16(65520.0F).bits(), 0x7C00);
+  EXPECT_EQ(float16(0x1p-25F).bits(), 0);
+  EXPECT_EQ(float16(0x1.8p-25F).bits(), 1);
+  // Just above a tie, by less than f32 can represent.
+  EXPECT_EQ(float16(1.0 + 0x1p-11 + 0x1p-40).bits(), 0x3C01);
+  // Every number is its own nearest one.
+  for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const float16 half = float16::from_bits(static_cast<std::uint16_t>(bits));
+    ASSERT_EQ(float16(float{half}).bits(), bits);
+  }
 }
 
 template <typename T>
