@@ -275,10 +275,7 @@ std::string to_string(const Array& x);
 
 template <typename T>
 std::vector<T> Array::to_vector(std::source_location where) const {
-  static_assert(Element<T>,
-                "to_vector<T>(): T must be bool, std::int8_t to std::int64_t, std::uint8_t to "
-                "std::uint64_t, float16, bfloat16, float or double; use astype(x, DType::...) for "
-                "another element type");
+  static_assert(Element<T>, "to_vector<T>(): T must be the type of an element; use astype(x, ...)");
   if constexpr (std::same_as<T, bool>) {
     const auto bytes = to_vector<std::uint8_t>(where);
     return std::vector<bool>(bytes.begin(), bytes.end());

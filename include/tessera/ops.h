@@ -224,7 +224,8 @@ struct DotDims {
   std::vector<std::int64_t> batch_b = {};
 };
 /// The result has the batch dimensions, then the free dimensions of a, then those of b. Products of
-/// bf16 are added in f32 and rounded once, or not at all: dot_general(a, b, dims, DType::f32).
+/// f16 and bf16 are added in f32 and rounded once, or not at all, with DType::f32 as the fourth
+/// argument.
 Array dot_general(Operand a, Operand b, const DotDims& dims,
                   std::optional<DType> preferred_element_type = {});
 /// [..., k] x [k, n] -> [..., n], as jnp.dot: contracts the last dimension of a with the last but
@@ -235,8 +236,8 @@ Array matmul(Operand a, Operand b);
 /// "bqhd,bkhd->bhqk": letters name dimensions; those that the result does not have are summed over.
 Array einsum(std::string_view text, Operand a, Operand b);
 Array einsum(std::string_view text, Operand a);
-/// Products of two at a time, each time of those that give the smallest array. bf16 is rounded
-/// after each product.
+/// Products of two at a time, each time of those that give the smallest array. f16 and bf16 are
+/// rounded after each product.
 Array einsum(std::string_view text, const std::vector<Operand>& operands,
              std::source_location where = std::source_location::current());
 

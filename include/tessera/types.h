@@ -95,7 +95,7 @@ class bfloat16 {  // NOLINT(readability-identifier-naming)
 class float16 {  // NOLINT(readability-identifier-naming)
  public:
   float16() = default;
-  explicit constexpr float16(float x) : bits_(rounded(std::bit_cast<std::uint32_t>(x))) {}
+  explicit float16(float x);
   /// Rounded once.
   explicit float16(double x);
   static constexpr float16 from_bits(std::uint16_t bits) {
@@ -119,30 +119,8 @@ class float16 {  // NOLINT(readability-identifier-naming)
   }
 
  private:
-  static constexpr std::uint16_t rounded(std::uint32_t bits);
   std::uint16_t bits_ = 0;
 };
-
-constexpr std::uint16_t float16::rounded(std::uint32_t bits) {
-  const std::uint32_t sign = bits >> 16 & 0x8000U;
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  std::uint32_t result = 0;
-  if (magnitude > 0x7F800000U) {  // NaN
-    result = 0x7E00U | (magnitude >> 13 & 0x3FFU);
-  } else if (magnitude >= 0x47800000U) {  // from 65536 on
-    result = 0x7C00U;
-  } else if (magnitude >= 0x38800000U) {  // from 2^-14 on, where halves are normal
-    result = (magnitude - 0x38000000U + 0xFFFU + (magnitude >> 13 & 1U)) >> 13;
-  } else if (magnitude > 0x33000000U) {  // above 2^-25
-    const std::uint32_t shift = 126 - (magnitude >> 23);
-    const std::uint32_t fraction = (magnitude & 0x7FFFFFU) | 0x800000U;
-    const std::uint32_t rest = fraction & ((1U << shift) - 1);
-    const std::uint32_t tie = 1U << (shift - 1);
-    result = fraction >> shift;
-    if (rest > tie || (rest == tie && (result & 1U) != 0)) ++result;
-  }
-  return static_cast<std::uint16_t>(sign | result);
-}
 
 namespace detail {
 /// The dtype of elements of type T, or DType::boolean for other types.

@@ -17,7 +17,7 @@ namespace {
 
 /// Statistics are computed in f32 at least.
 Array wide(const Operand& x) {
-  return !x.is_number() && x.array.dtype() == DType::bf16 ? astype(x, DType::f32) : x.array;
+  return !x.is_number() && is_half(x.array.dtype()) ? astype(x, DType::f32) : x.array;
 }
 
 }  // namespace

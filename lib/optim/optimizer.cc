@@ -26,7 +26,7 @@ struct Work {
 
 Type slot_type(const Param& parameter, const Optimizer::Slot& slot) {
   Type type = parameter.type();
-  if (type.dtype == DType::bf16) type.dtype = DType::f32;
+  if (is_half(type.dtype)) type.dtype = DType::f32;
   std::vector<std::int64_t> dropped = slot.dropped;
   std::sort(dropped.rbegin(), dropped.rend());
   for (const std::int64_t axis : dropped) type.shape.erase(type.shape.begin() + axis);
@@ -206,7 +206,7 @@ class Update {
 
   std::vector<Array> run(const std::vector<Array>& gradients) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      const bool is_narrow = gradients[i].dtype() == DType::bf16;
+      const bool is_narrow = is_half(gradients[i].dtype());
       updates_.push_back(is_narrow ? astype(gradients[i], DType::f32) : gradients[i]);
     }
     std::size_t first = 0;
@@ -252,7 +252,7 @@ class Update {
   }
 
   static Param wide(const Param& parameter) {
-    if (parameter.dtype() != DType::bf16) return parameter;
+    if (!is_half(parameter.dtype())) return parameter;
     return parameter.with_value(astype(parameter, DType::f32));
   }
 
@@ -308,7 +308,7 @@ class Update {
       return;
     }
     updates_[i] = parameters_[i] + updates_[i];
-    if (given_[i].dtype() == DType::bf16) updates_[i] = astype(updates_[i], DType::bf16);
+    if (is_half(given_[i].dtype())) updates_[i] = astype(updates_[i], given_[i].dtype());
   }
 
   const std::vector<Part>& parts_;

@@ -236,7 +236,7 @@ Array global_norm(const std::vector<Array>& leaves) {
   Array total;
   for (const Array& leaf : leaves) {
     if (!is_float(leaf.dtype())) continue;
-    const Array part = sum(square(leaf.dtype() == DType::bf16 ? astype(leaf, DType::f32) : leaf));
+    const Array part = sum(square(is_half(leaf.dtype()) ? astype(leaf, DType::f32) : leaf));
     total = total.is_empty() ? part : total + part;
   }
   return total.is_empty() ? zeros({}) : sqrt(total);

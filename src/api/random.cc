@@ -80,7 +80,9 @@ Key fold_in(const Key& key, const Array& data, std::source_location where) {
       detail::fail("fold_in", "the number is not an integer scalar", detail::describe(data),
                    "i32[] or u32[]", "convert it: astype(x, DType::u32)");
     }
-    return emit("random_fold_in", {key.data(), bitcast(data, DType::u32)});
+    const Array number =
+        size_bytes(data.dtype()) == 4 ? bitcast(data, DType::u32) : astype(data, DType::u32);
+    return emit("random_fold_in", {key.data(), number});
   }));
 }
 

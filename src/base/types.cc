@@ -46,10 +46,33 @@ std::uint32_t odd_float_bits(double x) {
   return bits;
 }
 
+/// The f16 number next to a float; ties to even.
+std::uint16_t half_of(std::uint32_t bits) {
+  const std::uint32_t sign = bits >> 16 & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7F800000U) {  // NaN
+    result = 0x7E00U | (magnitude >> 13 & 0x3FFU);
+  } else if (magnitude >= 0x47800000U) {  // from 65536 on
+    result = 0x7C00U;
+  } else if (magnitude >= 0x38800000U) {  // from 2^-14 on, where halves are normal
+    result = (magnitude - 0x38000000U + 0xFFFU + (magnitude >> 13 & 1U)) >> 13;
+  } else if (magnitude > 0x33000000U) {  // above 2^-25
+    const std::uint32_t shift = 126 - (magnitude >> 23);
+    const std::uint32_t fraction = (magnitude & 0x7FFFFFU) | 0x800000U;
+    const std::uint32_t rest = fraction & ((1U << shift) - 1);
+    const std::uint32_t tie = 1U << (shift - 1);
+    result = fraction >> shift;
+    if (rest > tie || (rest == tie && (result & 1U) != 0)) ++result;
+  }
+  return static_cast<std::uint16_t>(sign | result);
+}
+
 }  // namespace
 
 bfloat16::bfloat16(double x) : bits_(rounded(odd_float_bits(x))) {}
-float16::float16(double x) : bits_(rounded(odd_float_bits(x))) {}
+float16::float16(float x) : bits_(half_of(std::bit_cast<std::uint32_t>(x))) {}
+float16::float16(double x) : bits_(half_of(odd_float_bits(x))) {}
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }

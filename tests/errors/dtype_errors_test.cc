@@ -229,6 +229,17 @@ TEST(NumberErrors, TooLargeForAnInteger) {
             "  cure:   use a number in this range");
 }
 
+TEST(NumberErrors, TooLargeForADouble) {
+  const Array ids = array<std::int64_t>({1, 2});
+  const Caught error = caught([&] { ids*(std::int64_t{1} << 60); });
+  EXPECT_EQ(error.text,
+            "mul: a number is out of range for the dtype of the array\n"
+            "  where:  <this line>\n"
+            "  found:  1152921504606846976 and an array of i64\n"
+            "  wanted: a number from -9007199254740992 to 9007199254740992\n"
+            "  cure:   make an array of it: scalar(number)");
+}
+
 TEST(DtypeErrors, VarianceOfIntegers) {
   const Array x = array({1, 2});
   const Caught error = caught([&] { var(x); });

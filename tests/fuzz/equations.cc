@@ -258,7 +258,10 @@ void random_fold_in(Program& p) {
 
 DType any_dtype(Program& p) {
   static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::i32, DType::u32};
-  return p.random().chance(15) ? DType::bf16 : p.random().choose(dtypes);
+  static const std::vector<DType> others = {DType::bf16, DType::bf16, DType::bf16, DType::i8,
+                                            DType::i16,  DType::i64,  DType::u8,   DType::u16,
+                                            DType::u64,  DType::f16,  DType::f64};
+  return p.random().choose(p.random().chance(25) ? others : dtypes);
 }
 
 void constant(Program& p) {
@@ -359,7 +362,10 @@ std::vector<Recipe> weighted_recipes() {
 
 }  // namespace
 
-DType any_float(Program& p) { return p.random().chance(20) ? DType::bf16 : DType::f32; }
+DType any_float(Program& p) {
+  static const std::vector<DType> halves = {DType::bf16, DType::bf16, DType::f16};
+  return p.random().chance(25) ? p.random().choose(halves) : DType::f32;
+}
 
 ValueId fitting(Program& p, const ops::OpRecord& op, ValueId x) {
   if (ops::contains(*op.types, p.type(x).dtype)) return x;

@@ -17,6 +17,7 @@ bool is_alive(const ops::HostArray& array) {
     });
     return 2 * finite >= static_cast<std::ptrdiff_t>(elements.size());
   };
+  if (array.type().dtype == DType::f16) return has_finite(array.data<float16>());
   if (array.type().dtype == DType::bf16) return has_finite(array.data<bfloat16>());
   return array.type().dtype != DType::f32 || has_finite(array.data<float>());
 }
@@ -116,7 +117,9 @@ ValueId Program::any(std::int64_t min_rank) {
   static const std::vector<DType> dtypes = {DType::f32,     DType::f32,  DType::f32, DType::f32,
                                             DType::f32,     DType::f32,  DType::i32, DType::u32,
                                             DType::boolean, DType::bf16, DType::bf16};
-  return any(random_.choose(dtypes), min_rank);
+  static const std::vector<DType> others = {DType::i8,  DType::i16, DType::i64, DType::u8,
+                                            DType::u16, DType::u64, DType::f16, DType::f64};
+  return any(random_.choose(random_.chance(15) ? others : dtypes), min_rank);
 }
 
 ValueId Program::like(const ops::SampleOperand& operand) {

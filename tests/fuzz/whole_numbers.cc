@@ -82,7 +82,7 @@ class Bounds {
     if (equation.op == &ops::scan_op) return visit_scan(equation);
     for (ValueId id : equation.results) {
       const double bound = bound_of(equation, f_.type(id));
-      const double most = f_.type(id).dtype == DType::bf16 ? kMostExactInBf16 : kMostExact;
+      const double most = is_half(f_.type(id).dtype) ? kMostExactInBf16 : kMostExact;
       bounds_[id] = bound < most ? bound : kUnknown;
     }
   }
@@ -158,10 +158,10 @@ std::vector<bool> whole_outputs(const Function& function) {
   std::vector<double> inputs;
   for (ValueId id : function.inputs) {
     const DType dtype = function.type(id).dtype;
-    inputs.push_back(dtype == DType::f32    ? kInput
-                     : dtype == DType::bf16 ? kUnknown
-                     : is_integer(dtype)    ? kMostExact / 2
-                                            : 1);
+    inputs.push_back(dtype == DType::f32 ? kInput
+                     : is_float(dtype)   ? kUnknown
+                     : is_integer(dtype) ? kMostExact / 2
+                                         : 1);
   }
   std::vector<bool> result;
   for (double bound : Bounds(function).run(inputs)) result.push_back(bound < kUnknown);
