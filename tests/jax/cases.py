@@ -311,6 +311,54 @@ def _():
     np.testing.assert_allclose(total, x.reshape(4, 4, 8).sum(0), rtol=1e-5, atol=1e-5)
 
 
+def terms_of(array):
+    return [np.asarray(shard.data) for shard in array.addressable_shards]
+
+
+def unreduced(split, terms, check):
+    """Devices have terms of a sum: a function of tiles makes them, others read them."""
+    mesh = jax.make_mesh((2,), ("x",), (jax.sharding.AxisType.Explicit,), devices=DEVICES[:2])
+    apart = P(unreduced={"x"})
+    with jax.set_mesh(mesh):
+        x = jax.device_put(random(6), NamedSharding(mesh, P(*split)))
+        identity = functools.partial(jax.shard_map, lambda x: x, check_vma=check)
+        y = jax.jit(identity(in_specs=P(*split), out_specs=apart))(x)
+        assert y.sharding.spec.unreduced == {"x"}
+        for found, wanted in zip(terms_of(y), terms, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        total = jax.jit(lambda y: jax.sharding.reshard(y, P()))(y)
+        np.testing.assert_array_equal(total, terms[0] + terms[1])
+        summed = jax.shard_map(lambda y: lax.psum(y, "x"), in_specs=apart, out_specs=P())
+        np.testing.assert_array_equal(jax.jit(summed)(y), terms[0] + terms[1])
+        back = jax.jit(identity(in_specs=apart, out_specs=P("x"), check_vma=False))(y)
+        np.testing.assert_array_equal(back, np.concatenate(terms))
+        # Within one program, and through a constraint.
+        both = jax.jit(lambda x: jax.sharding.reshard(
+            identity(in_specs=P(*split), out_specs=apart)(x), apart))(x)
+        for found, wanted in zip(terms_of(both), terms, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+CASES["unreduced_replicated"] = functools.partial(
+    unreduced, (), [random(6), random(6)], False)
+CASES["unreduced_split"] = functools.partial(
+    unreduced, ("x",), [random(6)[:3], random(6)[3:]], True)
+
+
+@case("unreduced_products")
+def _():
+    mesh = jax.make_mesh((2, 2), ("x", "y"), (jax.sharding.AxisType.Explicit,) * 2,
+                         devices=DEVICES[:4])
+    a, b = random(4, 6), random(6, 5, seed=1)
+    with jax.set_mesh(mesh):
+        product = jax.jit(jax.shard_map(jnp.matmul, in_specs=(P("x", "y"), P("y")),
+                                        out_specs=P("x", unreduced={"y"})))
+        terms = terms_of(product(jax.device_put(a, P("x", "y")), jax.device_put(b, P("y"))))
+    for i, j in itertools.product(range(2), range(2)):
+        wanted = a[2 * i:2 * i + 2, 3 * j:3 * j + 3] @ b[3 * j:3 * j + 3]
+        np.testing.assert_allclose(terms[2 * i + j], wanted, rtol=1e-5, atol=1e-5)
+
+
 @case("inferred_shardings")
 def _():
     mesh = mesh_of(4, 2)

@@ -34,6 +34,12 @@ struct ModuleContext {
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
 
+/// What the devices of a mesh have of a value: terms of a sum.
+struct Terms {
+  ValueId array;               // with a dimension in front for each of the axes
+  std::vector<MeshAxis> axes;  // in the order of the mesh
+};
+
 /// One function of the IR while it is made.
 class Frame {
  public:
@@ -63,8 +69,9 @@ class Frame {
   std::shared_ptr<const ir::Function> nested(const Operation& op, const Region& region,
                                              const Captures& captures);
 
-  // The one number of a constant.
+  // What is known about values: the one number of a constant, and the terms of a sum.
   std::unordered_map<ValueId, double> splats;
+  std::unordered_map<ValueId, Terms> terms;
 
  private:
   void operation(const Operation& op);
@@ -140,12 +147,22 @@ const Handlers& manual_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);
-/// The sharding that an attribute of the dialect sdy states. Sums that are not added up yet are the
-/// sums.
+/// The sharding that an attribute of the dialect sdy states. Axes that it calls unreduced split
+/// nothing.
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op);
-/// The axes along which devices have terms of a sum instead of the value.
-std::vector<const Attribute*> unreduced_axes(const Attribute& sharding);
+/// The axes along which devices have terms of a sum instead of the value, in the order of the mesh.
+std::vector<MeshAxis> unreduced_axes(const ModuleContext& context, const Attribute& sharding,
+                                     const Operation& op);
+/// The type and the sharding of the array that has the terms of a value in front.
+Type with_terms(Type type, const std::vector<MeshAxis>& axes);
+Sharding with_terms(const ModuleContext& context, Sharding sharding,
+                    const std::vector<MeshAxis>& axes, const Type& type, const Operation& op);
+/// The sum of an array of terms, which are remembered.
+ValueId sum_of_terms(Frame& frame, ValueId array, const std::vector<MeshAxis>& axes);
+/// The terms of a value along these axes: those that are known. Of another value the first device
+/// has all.
+ValueId terms_of(Frame& frame, ValueId value, const std::vector<MeshAxis>& axes);
 [[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
                                    const std::string& reason);
 

@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -31,66 +29,27 @@ void collect_functions(ModuleContext& context) {
   }
 }
 
-/// The axes that a value is not summed over yet.
-std::vector<MeshAxis> terms_of(const ModuleContext& context, const Attribute* sharding,
+/// The axes that an argument or a result is not summed over.
+std::vector<MeshAxis> unsummed(const ModuleContext& context, const Attribute* sharding,
                                const Operation& main) {
-  std::vector<MeshAxis> terms;
-  if (sharding == nullptr || sharding->kind != Kind::sharding) return terms;
-  for (const Attribute* axis : unreduced_axes(*sharding)) {
-    const std::string name(axis->text);
-    if (axis->kind != Kind::axis || !axis->items.empty() || !context.mesh.has_axis(name)) {
-      fail_unsupported(context, main, "an unreduced axis of another kind");
-    }
-    terms.push_back({name, context.mesh.axis_size(name)});
-  }
-  return terms;
+  if (sharding == nullptr) return {};
+  return unreduced_axes(context, *sharding, main);
 }
 
-Type with_terms(Type type, const std::vector<MeshAxis>& terms) {
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    type.shape.insert(type.shape.begin() + static_cast<std::ptrdiff_t>(i), terms[i].size);
-  }
-  return type;
-}
-
-/// The sharding of the array that has the terms in front.
-Sharding with_terms(const ModuleContext& context, Sharding sharding,
-                    const std::vector<MeshAxis>& terms, const Type& type, const Operation& main) {
-  std::vector<SpecEntry> entries;
-  for (const MeshAxis& term : terms) entries.emplace_back(term.name);
-  const Sharding front = to_sharding(context.mesh, PartitionSpec(std::move(entries)), type,
-                                     "stablehlo", bytecode::line_of(main.location));
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    sharding.dims.insert(sharding.dims.begin() + static_cast<std::ptrdiff_t>(i), front.dims[i]);
-  }
-  for (std::size_t& dim : sharding.open) dim += terms.size();
-  return sharding;
-}
-
-/// The results with the shardings that the module states. The first term of a sum is all of it.
+/// The results with the shardings that the module states.
 void place_results(ModuleContext& context, const Operation& main, Frame& frame, Values& outputs,
                    Imported& result) {
-  ir::Builder& b = frame.builder();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Attribute* const sharding = listed(main, "res_attrs", i, "sdy.sharding");
-    const std::vector<MeshAxis> terms = terms_of(context, sharding, main);
+    const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
     result.result_terms.push_back(terms.size());
     if (sharding == nullptr) continue;
     const Type type = frame.type(outputs[i]);
     const Type whole = with_terms(type, terms);
     Sharding placed =
         with_terms(context, sharding_of(context, *sharding, type, main), terms, whole, main);
-    if (!terms.empty()) {
-      Ints high(whole.shape.size(), 0);
-      Shape first = whole.shape;
-      for (std::size_t k = 0; k < terms.size(); ++k) {
-        first[k] = 1;
-        high[k] = terms[k].size - 1;
-      }
-      outputs[i] = ops::pad(b, ops::reshape(b, outputs[i], first), ops::scalar(b, 0, type.dtype),
-                            Ints(high.size(), 0), high);
-    }
-    outputs[i] = ops::sharding_constraint(b, outputs[i], std::move(placed));
+    outputs[i] = ops::sharding_constraint(frame.builder(), terms_of(frame, outputs[i], terms),
+                                          std::move(placed));
   }
 }
 
@@ -99,9 +58,8 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
   for (std::size_t i = 0; i < body.arguments.size(); ++i) {
     const Type type = type_of(context, body.arguments[i], main);
     const Attribute* const sharding = listed(main, "arg_attrs", i, "sdy.sharding");
-    const std::vector<MeshAxis> terms = terms_of(context, sharding, main);
+    const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
     const ValueId input = frame.builder().add_input(with_terms(type, terms));
-    ValueId value = input;
     if (sharding != nullptr) {
       Sharding placed = with_terms(context, sharding_of(context, *sharding, type, main), terms,
                                    frame.type(input), main);
@@ -109,12 +67,7 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
       placed.open.clear();
       result.function.values[input].sharding = std::move(placed);
     }
-    if (!terms.empty()) {
-      Ints dims(terms.size());
-      std::iota(dims.begin(), dims.end(), 0);
-      value = ops::reduce_sum(frame.builder(), input, dims);
-    }
-    frame.define(body.arguments[i], value);
+    frame.define(body.arguments[i], sum_of_terms(frame, input, terms));
     result.argument_terms.push_back(terms.size());
     result.donated.push_back(listed(main, "arg_attrs", i, "jax.buffer_donor") != nullptr ||
                              listed(main, "arg_attrs", i, "tf.aliasing_output") != nullptr);

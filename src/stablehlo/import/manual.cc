@@ -29,8 +29,8 @@ std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
 
 /// What a sharding says about manual axes.
 struct ManualSharding {
-  TileSpec split;                     // per dimension
-  std::vector<ops::NamedAxis> terms;  // axes whose devices have terms of a sum
+  TileSpec split;               // per dimension
+  std::vector<MeshAxis> terms;  // axes whose devices have terms of a sum
 };
 
 /// Of value `i` of a list of shardings.
@@ -42,51 +42,44 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   const ModuleContext& context = c.frame.context();
   const auto mesh = context.meshes.find(sharding.items[0]->text);
   c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of a second mesh");
-  const auto named = [&](const Attribute* axis) {
-    c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
-    return std::ranges::find(manual, axis->text,
-                             [](const MeshAxis& each) { return std::string_view(each.name); });
+  const auto is_manual = [&](std::string_view name) {
+    return std::ranges::any_of(manual, [&](const MeshAxis& each) { return each.name == name; });
   };
   ManualSharding result;
+  for (const MeshAxis& axis : unreduced_axes(context, sharding, c.op)) {
+    if (is_manual(axis.name)) result.terms.push_back(axis);
+  }
+  for (const MeshAxis& axis : result.terms) result.split.push_back({axis.name});
   for (std::int64_t dim = 0; dim < sharding.numbers[0]; ++dim) {
     std::vector<std::string> names;
     for (const Attribute* axis : sharding.items[static_cast<std::size_t>(1 + dim)]->items) {
-      if (named(axis) != manual.end()) names.emplace_back(axis->text);
+      c.need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");
+      if (is_manual(axis->text)) names.emplace_back(axis->text);
     }
     result.split.push_back(std::move(names));
-  }
-  for (const Attribute* axis : unreduced_axes(sharding)) {
-    const auto found = named(axis);
-    if (found != manual.end()) result.terms.push_back({.name = found->name, .size = found->size});
   }
   return result;
 }
 
-ValueId gathered(ir::Builder& b, ValueId x, const Axes& axes);
-
-/// `function` for operands whose devices have terms of sums: the first device has all of each. The
-/// terms of such results are added.
-ir::Function with_sums(const ir::Function& function, const std::vector<Axes>& inputs,
-                       const std::vector<Axes>& outputs) {
+/// `function` with dimensions of size 1 in front of inputs and outputs: a device has one term.
+ir::Function with_front(const ir::Function& function, const std::vector<ManualSharding>& inputs,
+                        const std::vector<ManualSharding>& outputs) {
   ir::Function result = ir::empty_like(function);
   ir::Builder b(result);
   Values values;
   for (std::size_t i = 0; i < function.inputs.size(); ++i) {
-    ValueId x = b.add_input(function.type(function.inputs[i]));
-    for (std::size_t k = 0; i < inputs.size() && k < inputs[i].size(); ++k) {
-      const ValueId index = ops::axis_index(b, inputs[i][k]);
-      const ValueId is_first = ops::compare(b, "eq", index, ops::scalar(b, 0, DType::i32));
-      const ValueId mask = ops::broadcast_scalar(b, is_first, b.type(x).shape);
-      x = ops::select(b, mask, x, ops::full_like(b, 0, x));
-    }
-    values.push_back(x);
+    const Type& type = function.type(function.inputs[i]);
+    Type given = type;
+    if (i < inputs.size()) given.shape.insert(given.shape.begin(), inputs[i].terms.size(), 1);
+    values.push_back(ops::reshape(b, b.add_input(given), type.shape));
   }
-  Values sums = b.inline_function(function, values);
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (outputs[i].empty()) continue;
-    sums[i] = ops::reduce_sum(b, gathered(b, sums[i], outputs[i]), {0});
+  Values results = b.inline_function(function, values);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Shape shape = b.type(results[i]).shape;
+    shape.insert(shape.begin(), outputs[i].terms.size(), 1);
+    results[i] = ops::reshape(b, results[i], std::move(shape));
   }
-  b.set_outputs(std::move(sums));
+  b.set_outputs(std::move(results));
   return result;
 }
 
@@ -98,18 +91,18 @@ Values manual_computation(Context& c) {
   body.where = c.b().span();
   const Frame::Captures captures = c.frame.captures_of(c.op);
   Values operands = c.operands;
-  std::vector<Axes> input_terms;
-  std::vector<Axes> output_terms;
+  std::vector<ManualSharding> inputs;
+  std::vector<ManualSharding> outputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    ManualSharding sharding = sharding_of(c, c.attribute("in_shardings"), i, body.axes);
-    c.need(sharding.split.size() == c.type(operands[i]).shape.size(), "a sharding of another rank");
-    body.inputs.push_back(std::move(sharding.split));
-    input_terms.push_back(std::move(sharding.terms));
+    inputs.push_back(sharding_of(c, c.attribute("in_shardings"), i, body.axes));
+    operands[i] = terms_of(c.frame, operands[i], inputs[i].terms);
+    c.need(inputs[i].split.size() == c.type(operands[i]).shape.size(),
+           "a sharding of another rank");
+    body.inputs.push_back(inputs[i].split);
   }
   for (std::size_t i = 0; i < c.op.results.size(); ++i) {
-    ManualSharding sharding = sharding_of(c, c.attribute("out_shardings"), i, body.axes);
-    body.outputs.push_back(std::move(sharding.split));
-    output_terms.push_back(std::move(sharding.terms));
+    outputs.push_back(sharding_of(c, c.attribute("out_shardings"), i, body.axes));
+    body.outputs.push_back(outputs[i].split);
   }
   const Values captured = c.frame.captured(captures);
   const std::vector<MeshAxis> outer = context.manual;
@@ -121,12 +114,16 @@ Values manual_computation(Context& c) {
   std::ranges::rotate(function.inputs,
                       function.inputs.begin() + static_cast<std::ptrdiff_t>(captured.size()));
   operands.insert(operands.end(), captured.begin(), captured.end());
-  const auto has_terms = [](const Axes& axes) { return !axes.empty(); };
-  if (std::ranges::any_of(input_terms, has_terms) || std::ranges::any_of(output_terms, has_terms)) {
-    function = with_sums(function, input_terms, output_terms);
+  const auto has_terms = [](const ManualSharding& sharding) { return !sharding.terms.empty(); };
+  if (std::ranges::any_of(inputs, has_terms) || std::ranges::any_of(outputs, has_terms)) {
+    function = with_front(function, inputs, outputs);
   }
   body.function = std::move(function);
-  return context.map_tiles(c.b(), context.mesh, std::move(body), operands);
+  Values results = context.map_tiles(c.b(), context.mesh, std::move(body), operands);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i] = sum_of_terms(c.frame, results[i], outputs[i].terms);
+  }
+  return results;
 }
 
 /// The index of the device, row-major over the mesh.

@@ -46,11 +46,6 @@ void read_mesh(ModuleContext& context) {
   }
 }
 
-std::vector<const Attribute*> unreduced_axes(const Attribute& sharding) {
-  const auto first = static_cast<std::ptrdiff_t>(1 + sharding.numbers[0] + sharding.numbers[1]);
-  return {sharding.items.begin() + first, sharding.items.begin() + first + sharding.numbers[2]};
-}
-
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op) {
   auto need = [&](bool holds, const char* reason) {
