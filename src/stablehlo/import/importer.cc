@@ -47,7 +47,13 @@ std::optional<DType> dtype_of_name(std::string_view name) {
   return std::nullopt;
 }
 
-const Handler* find_handler(std::string_view kind) {
+const Handler* find_handler(const bytecode::Module& module, const Operation& op) {
+  const std::string_view kind = kind_of(op);
+  const auto wide = [&](ValueNumber value) { return is_wide(module, value); };
+  if (std::ranges::any_of(op.operands, wide) || std::ranges::any_of(op.results, wide)) {
+    const auto found = wide_handlers().find(kind);
+    if (found != wide_handlers().end()) return &found->second;
+  }
   for (const Handlers* family :
        {&elementwise_handlers(), &shape_handlers(), &reduction_handlers(), &window_handlers(),
         &index_handlers(), &control_handlers(), &manual_handlers()}) {
@@ -234,6 +240,7 @@ Values Frame::block(const Region& region) {
   for (const Operation& op : region.operations) {
     const std::string_view kind = kind_of(op);
     if (kind == "return" || kind == "sdy.return") {
+      check_high(op);
       Values results;
       for (const ValueNumber operand : op.operands) results.push_back(value(operand));
       return results;
@@ -244,11 +251,12 @@ Values Frame::block(const Region& region) {
 }
 
 void Frame::operation(const Operation& op) {
-  const Handler* handler = find_handler(kind_of(op));
+  const Handler* handler = find_handler(context_.module, op);
   if (handler == nullptr) fail_unsupported(context_, op, "an unknown operation");
   if (++context_.equations > kMostEquations) {
     fail_unsupported(context_, op, "calls that make too long a program");
   }
+  check_high(op);
   builder_.set_span(line_of(context_, op));
   Context c{.frame = *this, .op = op, .operands = {}};
   for (const ValueNumber operand : op.operands) c.operands.push_back(value(operand));
@@ -264,18 +272,31 @@ void Frame::operation(const Operation& op) {
   check_wide(op, operands, results);
 }
 
+/// Only operations that know the high half of a value may take it.
+void Frame::check_high(const Operation& op) const {
+  const auto is_high = [&](ValueNumber value) { return highs.contains(value); };
+  if (std::ranges::any_of(op.operands, is_high) && !wide_handlers().contains(kind_of(op))) {
+    fail_unsupported(context_, op, "integers of 64 bits");
+  }
+}
+
+std::uint64_t Frame::bound_of(ValueId value) const {
+  constexpr std::uint64_t kGreatest = 0xFFFFFFFF;
+  const auto found = bounds.find(value);
+  if (found != bounds.end()) return found->second;
+  const auto splat = splats.find(value);
+  return splat == splats.end() ? kGreatest : static_cast<std::uint64_t>(splat->second);
+}
+
 // Elements of u64 are kept in 32 bits, so none may reach 2^32. The greatest one is followed from
 // iota and constants on.
 void Frame::check_wide(const Operation& op, const Values& operands, const Values& results) {
   const auto wide = [&](ValueNumber value) { return is_wide(context_.module, value); };
   if (std::ranges::none_of(op.results, wide)) return;
+  const auto is_high = [&](ValueNumber value) { return highs.contains(value); };
+  if (std::ranges::any_of(op.results, is_high)) return;
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 32U;
-  auto bound = [&](std::size_t i) {
-    const auto found = bounds.find(operands[i]);
-    if (found != bounds.end()) return found->second;
-    const auto splat = splats.find(operands[i]);
-    return splat == splats.end() ? kLimit - 1 : static_cast<std::uint64_t>(splat->second);
-  };
+  auto bound = [&](std::size_t i) { return bound_of(operands[i]); };
   static const std::set<std::string_view> kMoves = {
       "broadcast_in_dim",    "reshape", "transpose", "slice",   "concatenate", "reverse", "select",
       "shift_right_logical", "divide",  "and",       "minimum", "maximum",     "convert"};
@@ -336,7 +357,12 @@ Frame::Captures Frame::captures_of(const Operation& op) const {
 
 Values Frame::captured(const Captures& captures) const {
   Values result;
-  for (const ValueNumber each : captures.values) result.push_back(value(each));
+  for (const ValueNumber each : captures.values) {
+    if (highs.contains(each)) {
+      fail_unsupported(context_, context_.module.root, "integers of 64 bits in a loop or a branch");
+    }
+    result.push_back(value(each));
+  }
   for (const Operation* each : captures.constants) result.push_back(constant(each->find("value")));
   return result;
 }

@@ -74,9 +74,14 @@ class Frame {
   std::unordered_map<ValueId, double> splats;
   std::unordered_map<ValueId, std::uint64_t> bounds;
   std::unordered_map<ValueId, Terms> terms;
+  // Of values of ui64 that may reach 2^32: the high half.
+  std::unordered_map<ValueNumber, ValueId> highs;
+  /// The greatest element that a value of u32 may have.
+  std::uint64_t bound_of(ValueId value) const;
 
  private:
   void operation(const Operation& op);
+  void check_high(const Operation& op) const;
   void check_wide(const Operation& op, const Values& operands, const Values& results);
 
   ModuleContext& context_;
@@ -117,6 +122,9 @@ std::string_view kind_of(const Operation& op);
 const Operation* maker_of(const Region& region, ValueNumber value);
 /// The text of an attribute; empty if there is none.
 std::string_view text_of(const Operation& op, std::string_view attribute);
+/// A body without constraints: within functions of tiles, and in programs with explicit shardings,
+/// numbers have shardings too.
+Region without_copies(const Region& body);
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
@@ -146,6 +154,8 @@ const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
 const Handlers& manual_handlers();
+/// Of operations with an operand or a result of ui64.
+const Handlers& wide_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);
