@@ -43,13 +43,15 @@ ValueId high_of(Context& c, std::size_t i) {
   return found == c.frame.highs.end() ? ops::full_like(c.b(), 0, low) : found->second;
 }
 
-bool has_high(const Context& c) { return c.frame.highs.contains(c.op.operands[0]); }
+bool has_high(const Context& c, std::size_t i = 0) {
+  c.operand(i);  // there is one
+  return c.frame.highs.contains(c.op.operands[i]);
+}
 
 Values multiply(Context& c) {
   const ValueId x = c.operand(0);
   const ValueId y = c.operand(1);
-  c.need(!c.frame.highs.contains(c.op.operands[0]) && !c.frame.highs.contains(c.op.operands[1]),
-         "integers of 64 bits");
+  c.need(c.result() == c.type(x) && !has_high(c, 0) && !has_high(c, 1), "integers of 64 bits");
   std::uint64_t greatest = 0;
   if (__builtin_mul_overflow(c.frame.bound_of(x), c.frame.bound_of(y), &greatest) ||
       greatest >= kLimit) {
@@ -196,13 +198,13 @@ Bits bits_of(const Shape& shape, bool is_threefry) {
 /// upper half of Philox's counter begins at the key.
 Values rng_bit_generator(Context& c) {
   ir::Builder& b = c.b();
+  const Type result = c.result(1);
   const std::string_view name = c.text("rng_algorithm");
   const bool is_threefry = name == "THREE_FRY";
   c.need(is_threefry || name == "PHILOX" || name == "DEFAULT", "another generator");
   c.need(
       is_wide(c.frame.context().module, c.op.operands[0]) && c.type(c.operand(0)).shape == Shape{2},
       "a state of another type");
-  const Type result = c.result(1);
   c.need(result.dtype == DType::u32 && !is_wide(c.frame.context().module, c.op.results[1]),
          "random bits of another type");
   const Bits layout = bits_of(result.shape, is_threefry);
