@@ -55,7 +55,7 @@ ValueId as_type(Program& p, ValueId x, const Type& type) {
     for (std::int64_t i = 0; i < p.type(x).rank(); ++i) dims.push_back(i);
     p.random().shuffle(dims);
     const bool is_logical = p.type(x).dtype == DType::boolean;
-    if (p.type(x).dtype == DType::bf16) {
+    if (is_half(p.type(x).dtype)) {
       x = p.emit_anyway("convert", {{"dtype", DType::f32}}, {x})[0];
     }
     const char* op = is_logical ? "reduce_or" : p.random().chance(70) ? "reduce_sum" : "reduce_max";

@@ -111,6 +111,7 @@ register_all("index", {
     "set": lambda x: x.at[1, :, 2].set(9.0), "add": lambda x: x.at[jnp.array([1, 1, 3])].add(2.0),
     "multiply": lambda x: x.at[1, 2].multiply(3.0), "max": lambda x: x.at[jnp.array([2, 0])].max(
         0.5, unique_indices=True),
+    "subtract": lambda x: x.at[jnp.array([1, 1, 3])].subtract(2.0),
     "set_out": lambda x: x.at[jnp.array([1, 17])].set(0.0, mode="drop"),
     "dynamic": lambda x: lax.dynamic_slice(x, (jnp.int32(3), 1, 0), (2, 3, 5)),
     "update": lambda x: lax.dynamic_update_slice(x, x[:1, :2], (3, 1, 0)),
@@ -207,6 +208,21 @@ register_all("random", {
     jax.random.categorical(k, jnp.zeros((4, 5))), "truncated": lambda k:
     jax.random.truncated_normal(k, -2, 2, (9,)), "gumbel": lambda k: jax.random.gumbel(k, (9,)),
     "exponential": lambda k: jax.random.exponential(k, (9,))}, KEY, tolerance=1e-5)
+
+STATE = np.array([17, 1 << 31, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32)
+for algorithm in lax.RandomAlgorithm:
+    for shape in ((8,), (3, 6), (5,), (2, 2, 3), (3, 5), (5, 3), (3, 3), (3, 4, 2), ()):
+        CASES[f"bits_of_{algorithm.name}_{'x'.join(map(str, shape))}"] = functools.partial(
+            same, functools.partial(lax.rng_bit_generator, shape=shape, algorithm=algorithm), STATE)
+CASES["rbg"] = lambda: same(lambda: jax.random.key_data(jax.random.split(
+    jax.random.key(3, impl="rbg"), 2)))
+CASES["rbg_normal"] = lambda: same(lambda: jax.random.normal(jax.random.key(3, impl="rbg"), (7,)))
+WORDS = np.concatenate([np.array([0, 1, 0xFFFF, 0x10000, 0xFFFFFFFF], np.uint32),
+                        np.frombuffer(np.random.RandomState(5).bytes(200), np.uint32)])
+register_all("words", {
+    "product_high": lambda x: jax.vmap(lambda y: lax.mulhi(x, y * jnp.ones_like(x)))(x),
+    "product_high_outer": lambda x: lax.mulhi(x[::-1], x)},
+    WORDS)
 
 # --- devices
 
@@ -369,6 +385,21 @@ def _():
     for array in (by_rows, uneven, transposed):
         for shard in array.addressable_shards:
             np.testing.assert_array_equal(shard.data, np.asarray(array)[shard.index])
+
+
+@case("explicit_shardings")
+def _():
+    """Bodies of reductions and windows have constraints in them."""
+    mesh = jax.make_mesh((4,), ("x",), (jax.sharding.AxisType.Explicit,), devices=DEVICES[:4])
+    x = random(8, 6, 4)
+    functions = [lambda x: jnp.argmax(x, 1), lambda x: jnp.argmin(x, 0), lambda x: jnp.sort(x, 1),
+                 lambda x: jax.grad(lambda x: jnp.sum(pool(x, (1, 2, 2), (1, 2, 1)) ** 2))(x)]
+    with jax.default_device(CPU):
+        wanted = [np.asarray(jax.jit(each)(x)) for each in functions]
+    with jax.set_mesh(mesh):
+        placed = jax.device_put(x, P("x"))
+        for function, value in zip(functions, wanted, strict=True):
+            np.testing.assert_allclose(jax.jit(function)(placed), value, rtol=1e-6)
 
 
 @case("two_meshes")

@@ -160,14 +160,19 @@ Values barrier(Context& c) { return ops::optimization_barrier(c.b(), c.operands)
 
 Values cast(Context& c) { return c.operands; }
 
-/// Terms that the value has stay with the devices that have them.
+/// Terms that the value has stay with the devices that have them. Another value stays whole.
 Values sharding_constraint(Context& c) {
   const ModuleContext& context = c.frame.context();
   const ValueId x = c.operand(0);
   const Attribute& stated = c.attribute("sharding");
   Sharding sharding = sharding_of(context, stated, c.type(x), c.op);
   const std::vector<MeshAxis> axes = unreduced_axes(context, stated, c.op);
-  if (axes.empty()) return {ops::sharding_constraint(c.b(), x, sharding)};
+  if (axes.empty() || !c.frame.terms.contains(x)) {
+    const ValueId result = ops::sharding_constraint(c.b(), x, sharding);
+    const auto splat = c.frame.splats.find(x);
+    if (splat != c.frame.splats.end()) c.frame.splats[result] = splat->second;
+    return {result};
+  }
   const ValueId terms = terms_of(c.frame, x, axes);
   sharding = with_terms(context, std::move(sharding), axes, c.type(terms), c.op);
   return {sum_of_terms(c.frame, ops::sharding_constraint(c.b(), terms, std::move(sharding)), axes)};

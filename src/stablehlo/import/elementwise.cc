@@ -188,11 +188,62 @@ Values clamp(Context& c) {
 
 Values convert(Context& c) { return {ops::convert(c.b(), c.operand(0), c.result().dtype)}; }
 
+/// The unsigned integers of this size.
+DType words_of(std::size_t bytes) {
+  if (bytes == 1) return DType::u8;
+  if (bytes == 2) return DType::u16;
+  return bytes == 4 ? DType::u32 : DType::u64;
+}
+
+ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits) {
+  return b.emit(op, {}, {x, ops::full_like(b, static_cast<double>(bits), x)});
+}
+
+/// Elements become several of a narrower dtype along a new last dimension, the low bits first.
+ValueId split_bits(Context& c, ValueId x, const Type& result) {
+  ir::Builder& b = c.b();
+  const std::size_t bytes = size_bytes(result.dtype);
+  const DType part = words_of(bytes);
+  Shape column = c.type(x).shape;
+  column.push_back(1);
+  const ValueId bits = ops::bitcast(b, x, words_of(size_bytes(c.type(x).dtype)));
+  Values parts;
+  for (std::size_t i = 0; i < size_bytes(c.type(x).dtype) / bytes; ++i) {
+    const ValueId low = i == 0 ? bits : shifted(b, "shift_right_logical", bits, i * bytes * 8);
+    parts.push_back(ops::reshape(b, ops::convert(b, low, part), column));
+  }
+  const ValueId all = ops::concatenate(b, parts, static_cast<std::int64_t>(column.size()) - 1);
+  return ops::bitcast(b, all, result.dtype);
+}
+
+/// The reverse: the last dimension goes away.
+ValueId join_bits(Context& c, ValueId x, const Type& result) {
+  ir::Builder& b = c.b();
+  const std::size_t bytes = size_bytes(c.type(x).dtype);
+  const DType whole = words_of(size_bytes(result.dtype));
+  const ValueId parts = ops::convert(b, ops::bitcast(b, x, words_of(bytes)), whole);
+  const std::int64_t last = c.type(x).rank() - 1;
+  ValueId bits = ir::kNoValue;
+  for (std::int64_t i = 0; i < c.type(x).shape.back(); ++i) {
+    ValueId part = ops::reshape(b, ops::slice_dim(b, parts, last, i, i + 1), result.shape);
+    if (i > 0) part = shifted(b, "shift_left", part, static_cast<std::size_t>(i) * bytes * 8);
+    bits = i == 0 ? part : b.emit("or", {}, {bits, part});
+  }
+  return ops::bitcast(b, bits, result.dtype);
+}
+
 Values bitcast(Context& c) {
   const Type result = c.result();
-  c.need(size_bytes(result.dtype) == size_bytes(c.type(c.operand(0)).dtype),
-         "bits of another size");
-  return {ops::bitcast(c.b(), c.operand(0), result.dtype)};
+  const Type given = c.type(c.operand(0));
+  const bool is_boolean = result.dtype == DType::boolean || given.dtype == DType::boolean;
+  c.need(!is_boolean || result.dtype == given.dtype, "bits of booleans");
+  const std::size_t from = size_bytes(given.dtype);
+  const std::size_t to = size_bytes(result.dtype);
+  if (from == to) return {ops::bitcast(c.b(), c.operand(0), result.dtype)};
+  if (from > to) return {split_bits(c, c.operand(0), result)};
+  c.need(given.rank() > 0 && given.shape.back() == static_cast<std::int64_t>(to / from),
+         "bits of another number of elements");
+  return {join_bits(c, c.operand(0), result)};
 }
 
 /// Half is rounded away from zero.

@@ -114,6 +114,9 @@ std::string_view kind_of(const Operation& op);
 const Operation* maker_of(const Region& region, ValueNumber value);
 /// The text of an attribute; empty if there is none.
 std::string_view text_of(const Operation& op, std::string_view attribute);
+/// A body without constraints: within functions of tiles, and in programs with explicit shardings,
+/// numbers have shardings too.
+Region without_copies(const Region& body);
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
@@ -144,6 +147,7 @@ const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
 const Handlers& manual_handlers();
+const Handlers& generator_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);

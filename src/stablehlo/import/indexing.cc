@@ -287,9 +287,10 @@ std::string_view row_join(std::string_view kind, DType dtype) {
 Values scatter(Context& c) {
   ir::Builder& b = c.b();
   c.need(c.operands.size() == 3, "several arrays");
-  const Region& body = c.region(0);
+  const Region body = without_copies(c.region(0));
   const std::string_view join = joined_by(body);
-  const bool is_sum = join == "add";
+  const bool is_difference = join == "subtract";
+  const bool is_sum = join == "add" || is_difference;
   const bool is_set = body.operations.size() == 1 && body.arguments.size() == 2 &&
                       body.operations[0].operands == std::vector{body.arguments[1]};
   const Type type = c.type(c.operand(0));
@@ -330,7 +331,8 @@ Values scatter(Context& c) {
   } else if (is_sum) {
     const DType wide = ops::sum_dtype(type.dtype);
     const ValueId sums = ops::scatter_add(b, numbers, ops::convert(b, lines, wide), 0, table_rows);
-    result = ops::add(b, table, ops::convert(b, sums, type.dtype));
+    const ValueId sum = ops::convert(b, sums, type.dtype);
+    result = is_difference ? ops::sub(b, table, sum) : ops::add(b, table, sum);
   } else {
     result = ops::scatter(b, table, numbers, lines, 0);
   }

@@ -8,36 +8,38 @@
 
 namespace tessera::stablehlo {
 
-std::string_view joined_by(const Region& body) {
-  // Within functions of tiles, numbers have shardings too.
-  const auto is_copy = [](const Operation& op) {
-    return (op.name == "sdy.sharding_constraint" ||
-            op.name == "builtin.unrealized_conversion_cast") &&
-           op.results.size() == 1 && op.operands.size() == 1;
-  };
-  std::vector<const Operation*> steps;
+Region without_copies(const Region& body) {
+  Region result = body;
   std::unordered_map<ValueNumber, ValueNumber> copies;
-  for (const Operation& op : body.operations) {
-    if (is_copy(op)) {
-      copies[op.results[0]] = op.operands[0];
-    } else {
-      steps.push_back(&op);
-    }
-  }
-  if (steps.size() != 2 || body.arguments.size() != 2) return {};
-  const auto values = [&](const std::vector<ValueNumber>& list) {
-    std::vector<ValueNumber> result = list;
-    for (ValueNumber& value : result) {
-      while (copies.contains(value)) value = copies[value];
-    }
-    return result;
+  const auto source = [&](ValueNumber value) {
+    const auto found = copies.find(value);
+    return found == copies.end() ? value : found->second;
   };
-  const std::vector<ValueNumber> turned = {body.arguments[1], body.arguments[0]};
-  const std::vector<ValueNumber> operands = values(steps[0]->operands);
-  const bool is_join = steps[0]->results.size() == 1 &&
-                       values(steps[1]->operands) == steps[0]->results &&
-                       (operands == body.arguments || operands == turned);
-  return is_join ? kind_of(*steps[0]) : std::string_view();
+  result.operations.clear();
+  for (const Operation& op : body.operations) {
+    const bool is_copy =
+        (op.name == "sdy.sharding_constraint" || op.name == "builtin.unrealized_conversion_cast") &&
+        op.results.size() == 1 && op.operands.size() == 1;
+    if (is_copy) {
+      copies[op.results[0]] = source(op.operands[0]);
+      continue;
+    }
+    Operation& kept = result.operations.emplace_back(op);
+    for (ValueNumber& operand : kept.operands) operand = source(operand);
+  }
+  return result;
+}
+
+std::string_view joined_by(const Region& body) {
+  const Region plain = without_copies(body);
+  const std::vector<Operation>& steps = plain.operations;
+  if (steps.size() != 2 || plain.arguments.size() != 2) return {};
+  const std::vector<ValueNumber> turned = {plain.arguments[1], plain.arguments[0]};
+  const std::string_view kind = kind_of(steps[0]);
+  const bool is_turned = steps[0].operands == turned && kind != "subtract";
+  const bool is_join = steps[0].results.size() == 1 && steps[1].operands == steps[0].results &&
+                       (steps[0].operands == plain.arguments || is_turned);
+  return is_join ? kind : std::string_view();
 }
 
 double neutral_of(std::string_view join, DType dtype) {
@@ -79,8 +81,10 @@ ValueId reduced(Context& c, ValueId x, ValueId first, const Region& body, const 
 bool counts_along(const ir::Function& function, ValueId value, std::int64_t dim) {
   for (const ir::Equation& equation : function.equations) {
     if (std::ranges::find(equation.results, value) == equation.results.end()) continue;
-    if (ir::op_name(*equation.op) == "iota") return equation.attributes.integer("dim") == dim;
-    if (ir::op_name(*equation.op) != "broadcast_in_dim") return false;
+    const std::string_view name = ir::op_name(*equation.op);
+    if (name == "iota") return equation.attributes.integer("dim") == dim;
+    if (name == "sharding_constraint") return counts_along(function, equation.operands[0], dim);
+    if (name != "broadcast_in_dim") return false;
     const Ints& dims = equation.attributes.ints("dims");
     const auto found = std::ranges::find(dims, dim);
     return found != dims.end() &&
@@ -108,7 +112,7 @@ std::string_view extremum_of(const Region& body) {
 
 Values reduce(Context& c) {
   const Ints dims = c.ints("dimensions");
-  const Region& body = c.region(0);
+  const Region body = without_copies(c.region(0));
   if (c.operands.size() == 2) return {reduced(c, c.operand(0), c.operand(1), body, dims)};
   const bool is_pair = c.operands.size() == 4 && body.arguments.size() == 4 && dims.size() == 1;
   const std::string_view extremum = is_pair ? extremum_of(body) : std::string_view();
@@ -186,7 +190,8 @@ class Comparator {
 
 /// Sorts are stable, so sorting by the last key first sorts by all.
 Values sort(Context& c) {
-  const std::vector<std::size_t> keys = Comparator(c.region(0)).keys();
+  const Region body = without_copies(c.region(0));
+  const std::vector<std::size_t> keys = Comparator(body).keys();
   if (keys.empty()) c.unsupported("a comparator of its own");
   Values results = c.operands;
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) {

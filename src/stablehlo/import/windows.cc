@@ -92,7 +92,7 @@ Values reduce_window(Context& c) {
 Values select_and_scatter(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
-  const Region& choice = c.region(0);
+  const Region choice = without_copies(c.region(0));
   c.need(is_float(type.dtype), "elements that are not floats");
   c.need(choice.operations.size() == 2 && kind_of(choice.operations[0]) == "compare" &&
              choice.operations[0].operands == choice.arguments,

@@ -1,0 +1,162 @@
+// Generators of random bits whose state is a part of the program.
+#include <algorithm>
+#include <array>
+
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+ValueId word(ir::Builder& b, std::uint32_t number, const Shape& shape) {
+  return ops::full(b, number, {DType::u32, shape});
+}
+
+ValueId joined_bits(ir::Builder& b, const char* op, ValueId x, ValueId y) {
+  return b.emit(op, {}, {x, y});
+}
+
+ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::uint32_t bits) {
+  return b.emit(op, {}, {x, ops::full_like(b, bits, x)});
+}
+
+/// The high half of integers of 64 bits.
+ValueId high_half(ir::Builder& b, ValueId x) {
+  return ops::convert(b, shifted(b, "shift_right_logical", x, 32), DType::u32);
+}
+
+/// The high half of products of u32.
+ValueId product_high(ir::Builder& b, ValueId x, ValueId y) {
+  return high_half(b, ops::mul(b, ops::convert(b, x, DType::u64), ops::convert(b, y, DType::u64)));
+}
+
+/// Numbers of any number of words, low first.
+using Words = std::vector<ValueId>;
+
+/// x + y modulo 2^(32 n).
+Words sum(ir::Builder& b, const Words& x, ValueId y) {
+  Words result;
+  ValueId carry = y;
+  for (const ValueId each : x) {
+    result.push_back(ops::add(b, each, carry));
+    carry = ops::convert(b, ops::compare(b, "lt", result.back(), carry), DType::u32);
+  }
+  return result;
+}
+
+/// Philox 4x32 with ten rounds.
+Words philox(ir::Builder& b, Words x, Words key) {
+  constexpr std::array<std::uint32_t, 2> kFactors = {0xD2511F53, 0xCD9E8D57};
+  constexpr std::array<std::uint32_t, 2> kSteps = {0x9E3779B9, 0xBB67AE85};
+  const Shape shape = b.type(x[0]).shape;
+  for (int round = 0; round < 10; ++round) {
+    std::array<ValueId, 2> low{};
+    std::array<ValueId, 2> high{};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const ValueId factor = word(b, kFactors[i], shape);
+      low[i] = ops::mul(b, x[2 * i], factor);
+      high[i] = product_high(b, x[2 * i], factor);
+    }
+    x = {joined_bits(b, "xor", joined_bits(b, "xor", high[1], x[1]), key[0]), low[1],
+         joined_bits(b, "xor", joined_bits(b, "xor", high[0], x[3]), key[1]), low[0]};
+    for (std::size_t i = 0; i < 2; ++i) key[i] = ops::add(b, key[i], word(b, kSteps[i], shape));
+  }
+  return x;
+}
+
+/// Threefry 2x32 with twenty rounds.
+Words threefry(ir::Builder& b, Words x, const Words& key) {
+  constexpr std::array<std::uint32_t, 8> kTurns = {13, 15, 26, 6, 17, 29, 16, 24};
+  const Shape shape = b.type(x[0]).shape;
+  const ValueId last =
+      joined_bits(b, "xor", joined_bits(b, "xor", key[0], key[1]), word(b, 0x1BD11BDA, shape));
+  const Words keys = {key[0], key[1], last};
+  x = {ops::add(b, x[0], keys[0]), ops::add(b, x[1], keys[1])};
+  for (std::uint32_t group = 0; group < 5; ++group) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::uint32_t turn = kTurns[4 * (group % 2) + i];
+      x[0] = ops::add(b, x[0], x[1]);
+      const ValueId turned = joined_bits(b, "or", shifted(b, "shift_left", x[1], turn),
+                                         shifted(b, "shift_right_logical", x[1], 32 - turn));
+      x[1] = joined_bits(b, "xor", turned, x[0]);
+    }
+    x[0] = ops::add(b, x[0], keys[(group + 1) % 3]);
+    x[1] = ops::add(b, ops::add(b, x[1], keys[(group + 2) % 3]), word(b, group + 1, shape));
+  }
+  return x;
+}
+
+/// Where the words of a step lie: next to each other along dimension `dim` of `shape`, which is cut
+/// off if `width` does not divide it.
+struct Bits {
+  Shape shape;
+  std::size_t dim = 0;
+  std::int64_t width = 1;
+
+  /// The steps: `shape` with fewer elements along `dim`.
+  Shape steps() const {
+    Shape result = shape;
+    result[dim] = (shape[dim] + width - 1) / width;
+    return result;
+  }
+  ValueId joined(ir::Builder& b, const Words& words) const {
+    Shape column = steps();
+    Shape padded = column;
+    padded[dim] *= width;
+    column.insert(column.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
+    Words columns;
+    for (const ValueId each : words) columns.push_back(ops::reshape(b, each, column));
+    const ValueId all = ops::concatenate(b, columns, static_cast<std::int64_t>(dim) + 1);
+    return ops::slice(b, ops::reshape(b, all, padded), Ints(shape.size(), 0), shape);
+  }
+};
+
+/// As XLA has them: Philox fills the array in its order. Threefry's two words follow each other
+/// along the first even dimension; if there is none, along the longest one.
+Bits bits_of(const Shape& shape, bool is_threefry) {
+  if (!is_threefry) return {.shape = {num_elements(shape)}, .dim = 0, .width = 4};
+  if (shape.empty()) return {.shape = {1}, .dim = 0, .width = 2};
+  const auto is_even = [](std::int64_t size) { return size % 2 == 0; };
+  auto dim = std::ranges::find_if(shape, is_even);
+  if (dim == shape.end()) dim = std::ranges::max_element(shape);
+  return {.shape = shape, .dim = static_cast<std::size_t>(dim - shape.begin()), .width = 2};
+}
+
+/// The state is a key and a counter, which goes up by one for each step. As in XLA, the upper half
+/// of Philox's counter begins at the key.
+Values rng_bit_generator(Context& c) {
+  ir::Builder& b = c.b();
+  const Type result = c.result(1);
+  const std::string_view name = c.text("rng_algorithm");
+  const bool is_threefry = name == "THREE_FRY";
+  c.need(is_threefry || name == "PHILOX" || name == "DEFAULT", "another generator");
+  const ValueId state = c.operand(0);
+  c.need(c.type(state) == Type{DType::u64, {2}}, "a state of another type");
+  c.need(result.dtype == DType::u32, "random bits of another type");
+  const Bits layout = bits_of(result.shape, is_threefry);
+  const std::int64_t steps = num_elements(layout.steps());
+  c.need(steps > 0 && steps < std::int64_t{1} << 32U, "another number of random bits");
+  const auto words = [&](std::int64_t i) {
+    const ValueId one = ops::reshape(b, ops::slice(b, state, {i}, {i + 1}), {});
+    return Words{ops::broadcast_scalar(b, ops::convert(b, one, DType::u32), {steps}),
+                 ops::broadcast_scalar(b, high_half(b, one), {steps})};
+  };
+  const Words key = words(0);
+  Words counter = words(1);
+  if (!is_threefry) counter.insert(counter.end(), key.begin(), key.end());
+  counter = sum(b, counter, ops::iota(b, DType::u32, {steps}, 0));
+  const Words bits = is_threefry ? threefry(b, counter, key) : philox(b, counter, key);
+  const ValueId output = ops::reshape(b, layout.joined(b, bits), result.shape);
+  const ValueId step = ops::full(b, static_cast<double>(steps), {DType::u64, {1}});
+  const ValueId taken = ops::pad(b, step, ops::scalar(b, 0, DType::u64), {1}, {0});
+  return {ops::add(b, state, taken), output};
+}
+
+}  // namespace
+
+const Handlers& generator_handlers() {
+  static const Handlers kHandlers = {{"rng_bit_generator", rng_bit_generator}};
+  return kHandlers;
+}
+
+}  // namespace tessera::stablehlo
