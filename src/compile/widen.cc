@@ -46,6 +46,7 @@ class Widening {
     const DType dtype = result_.type(id).dtype;
     if (wide_dtype(dtype) == dtype) return false;
     const host::Arithmetic arithmetic = host::arithmetic_of(equation);
+    if (arithmetic == host::Arithmetic::integers) return is_half(dtype);
     if (arithmetic != host::Arithmetic::bf16) return arithmetic == host::Arithmetic::wide;
     const bool is_conv = *equation.op->host == "conv";
     return dtype != DType::bf16 || (is_conv && unit_ == DotUnit::portable);

@@ -43,9 +43,10 @@ bool reads_dense(const Equation& equation);
 /// The dtypes of which a kernel computes; it gets narrower operands in a wider dtype and returns
 /// that.
 enum class Arithmetic : std::uint8_t {
-  any,   // it moves elements, or has code for every dtype
-  bf16,  // 32 and 64 bits, and bf16
-  wide,  // 32 and 64 bits
+  any,       // it moves elements, or has code for every dtype
+  bf16,      // 32 and 64 bits, and bf16
+  integers,  // all but f16 and bf16
+  wide,      // 32 and 64 bits
 };
 Arithmetic arithmetic_of(const Equation& equation);
 bool computes_f64(const Equation& equation);

@@ -137,7 +137,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
 
 Lowerings reduce_lowerings() {
   return {{"argmax", lower_argmax, true, Arithmetic::wide},
-          {"reduce", lower_reduce, false, Arithmetic::wide}};
+          {"reduce", lower_reduce, false, Arithmetic::integers}};
 }
 
 }  // namespace tessera::compile::host

@@ -289,7 +289,10 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
     run_rows(p, leaves_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;
   }
-  with_type(p.dtype, each);
+  // Halves are reduced as f32. A reduction of nothing gives the limit of its own dtype.
+  with_element(p.dtype, [&](auto tag) {
+    if constexpr (!detail::is_half<decltype(tag)>) each(tag);
+  });
 }
 
 namespace {
