@@ -121,6 +121,8 @@ Region without_copies(const Region& body);
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
+/// The custom call ApproxTopK: the exact greatest or least elements.
+Values approx_top_k(Context& c);
 /// Whether a value is known to leave others unchanged.
 bool is_neutral(const Context& c, ValueId first, std::string_view join);
 /// Joins the first value of a reduction to its result, unless that changes nothing.

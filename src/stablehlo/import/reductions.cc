@@ -125,6 +125,18 @@ Values reduce(Context& c) {
   return {value, ops::convert(c.b(), place, c.result(1).dtype)};
 }
 
+/// The integer `name` of the settings of a custom call.
+std::int64_t setting_of(Context& c, std::string_view name) {
+  const Attribute& settings = c.attribute("mhlo.backend_config");
+  for (std::size_t i = 0; i + 1 < settings.items.size(); i += 2) {
+    const Attribute& value = *settings.items[i + 1];
+    if (settings.items[i]->text == name && value.kind == Attribute::Kind::integer) {
+      return value.numbers[0];
+    }
+  }
+  c.unsupported("no setting " + std::string(name));
+}
+
 /// Finds by which operands a sort compares: the elements of the first ascend, where these are equal
 /// those of the second, and so on.
 class Comparator {
@@ -205,6 +217,34 @@ Values sort(Context& c) {
 }
 
 }  // namespace
+
+Values approx_top_k(Context& c) {
+  ir::Builder& b = c.b();
+  const Type result = c.result();
+  const std::int64_t dim = setting_of(c, "reduction_dim");
+  c.need(c.operands.size() == 4 && c.op.results.size() == 2, "several arrays");
+  c.need(dim >= 0 && dim < result.rank() && counts_along(b.function(), c.operand(1), dim),
+         "positions of their own");
+  const Attribute& called = c.attribute("called_computations");
+  const auto& functions = c.frame.context().functions;
+  const auto found =
+      called.items.size() == 1 ? functions.find(called.items[0]->text) : functions.end();
+  c.need(found != functions.end(), "no comparator");
+  const Region body = without_copies(found->second->regions[0]);
+  c.need(body.operations.size() == 2 && body.arguments.size() == 4 &&
+             kind_of(body.operations[0]) == "compare" &&
+             body.operations[0].operands ==
+                 std::vector<ValueNumber>{body.arguments[0], body.arguments[1]},
+         "a comparator of its own");
+  const std::string_view direction = text_of(body.operations[0], "comparison_direction");
+  c.need(direction == "GT" || direction == "LT", "a comparator of its own");
+  const bool is_least = direction == "LT";
+  const ValueId x = is_least ? ops::neg(b, c.operand(0)) : c.operand(0);
+  Values results =
+      b.emit_all("top_k", {{"dim", dim}, {"k", result.shape[static_cast<std::size_t>(dim)]}}, {x});
+  if (is_least) results[0] = ops::neg(b, results[0]);
+  return {results[0], ops::convert(b, results[1], c.result(1).dtype)};
+}
 
 bool is_neutral(const Context& c, ValueId first, std::string_view join) {
   const auto splat = c.frame.splats.find(first);
