@@ -3,7 +3,10 @@
 // with an exit code that is not 0, name the rank, and leave no process behind. A run that was
 // disturbed then resumes in one process to the bits of an undisturbed one.
 //
+// Most of a run is waiting, so several runs are tried at once.
+//
 //   faults_mpi --seed 1 --cases 40
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -12,6 +15,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
@@ -36,6 +40,7 @@ using tessera::testing::Launcher;
 constexpr milliseconds kTimeout{4000};
 constexpr milliseconds kMore{5000};          // a run must end within this time after its timeout
 constexpr milliseconds kSlowMachine{60000};  // extra time on a machine that is busy
+constexpr int kAtOnce = 3;
 constexpr const char* kMark = "TESSERA_FAULTS_RUN";
 
 const std::string kModel =
@@ -54,14 +59,16 @@ class Run {
  public:
   Run(const std::string& line, const fs::path& folder)
       : folder_(folder), mark_(std::to_string(getpid()) + "." + std::to_string(++num_runs)) {
+    // Other threads exist, so the child must not allocate.
+    const std::string command = fmt::format("exec env {}={} {}", kMark, mark_, line);
+    const std::string output_path = folder / "output";
     pid_ = fork();
     if (pid_ < 0) throw std::runtime_error("fork fails");
     if (pid_ == 0) {
       setpgid(0, 0);
-      setenv(kMark, mark_.c_str(), 1);
-      const int output = open((folder / "output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      if (chdir(folder.c_str()) != 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0) _exit(127);
-      execl("/bin/sh", "sh", "-c", ("exec " + line).c_str(), nullptr);
+      const int output = open(output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+      if (chdir(folder_.c_str()) != 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0) _exit(127);
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       _exit(127);
     }
   }
@@ -122,7 +129,7 @@ class Run {
   std::string output() const { return tessera::testing::contents(folder_ / "output"); }
 
  private:
-  static inline int num_runs = 0;
+  static inline std::atomic<int> num_runs = 0;
   fs::path folder_;
   std::string mark_;
   pid_t pid_ = 0;
@@ -151,9 +158,46 @@ struct Trial {
   bool goes_on() const { return fault == "pause" || fault == "slow"; }
 };
 
+/// What the threads have seen.
+class Summary {
+ public:
+  void count(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++count_[what];
+  }
+  void time(Clock::duration to_the_end) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    longest_ = std::max(longest_, to_the_end);
+  }
+  void bad(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++num_bad_;
+    fmt::print("{}", what);
+    std::fflush(stdout);
+  }
+  /// Returns the number of bad cases.
+  int tell(int num_cases) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [what, times] : count_) fmt::print("{:44}{}\n", what, times);
+    fmt::print("the longest time from a fault to the end of the run: {:.1f} s; timeout {:.1f} s\n",
+               std::chrono::duration<double>(longest_).count(),
+               std::chrono::duration<double>(kTimeout).count());
+    fmt::print("{} of {} cases are bad\n", num_bad_, num_cases);
+    return num_bad_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> count_;
+  Clock::duration longest_{0};
+  int num_bad_ = 0;
+};
+
+/// Trials one after the other, in a folder of their own.
 class Trials {
  public:
-  Trials() : launchers_(tessera::testing::launchers()) {
+  Trials(const std::vector<Launcher>& launchers, Summary& summary)
+      : launchers_(launchers), summary_(summary) {
     char name[] = "/tmp/tessera_faults_XXXXXX";
     if (mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp fails");
     folder_ = name;
@@ -166,9 +210,7 @@ class Trials {
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
 
-  bool has_launchers() const { return !launchers_.empty(); }
-
-  bool check(std::uint64_t seed) {
+  void check(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     Trial trial;
     trial.fault = kFaults[random() % kFaults.size()];
@@ -183,22 +225,13 @@ class Trials {
     if (trial.is_of_command()) strike(run, trial, random);
     const Clock::time_point start = Clock::now();
     std::string wrong = verdict(run, trial);
-    longest_ = std::max(longest_, Clock::now() - start);
+    summary_.time(Clock::now() - start);
     if (wrong.empty() && trial.is_of_command() && resumed() != wanted_) {
       wrong = "other bits after --resume";
     }
-    if (wrong.empty()) return true;
-    fmt::print("seed {}: {} of rank {} of {}, {}\n  {}\n{}\n", seed, trial.fault, trial.guilty,
-               trial.ranks, trial.launcher.name, wrong, run.output());
-    std::fflush(stdout);
-    return false;
-  }
-
-  void tell() const {
-    for (const auto& [what, times] : count_) fmt::print("{:44}{}\n", what, times);
-    fmt::print("the longest time from a fault to the end of the run: {:.1f} s; timeout {:.1f} s\n",
-               std::chrono::duration<double>(longest_).count(),
-               std::chrono::duration<double>(kTimeout).count());
+    if (wrong.empty()) return;
+    summary_.bad(fmt::format("seed {}: {} of rank {} of {}, {}\n  {}\n{}\n", seed, trial.fault,
+                             trial.guilty, trial.ranks, trial.launcher.name, wrong, run.output()));
   }
 
  private:
@@ -256,13 +289,13 @@ class Trials {
     if (run.leaves_processes()) return "processes are left";
     const std::string key = trial.fault + ", " + trial.launcher.name + ": ";
     if (run.code() == 0) {
-      ++count_[key + "goes on"];
+      summary_.count(key + "goes on");
       if (!trial.is_of_command()) return trial.goes_on() ? "" : "exit code 0";
       return params_hash(folder_) == wanted_ ? "" : "other bits";
     }
     if (trial.goes_on()) return fmt::format("exit code {} where it should go on", run.code());
     const bool is_named = times_named(run.output(), trial.guilty) > 0;
-    ++count_[key + (is_named ? "the rank is named" : "the rank is not named")];
+    summary_.count(key + (is_named ? "the rank is named" : "the rank is not named"));
     // Of two ranks, neither is in the majority. And a rank that is stopped before it has met the
     // others has no rank yet, as far as they know.
     if (is_named || (trial.ranks == 2 && !trial.is_of_command())) return {};
@@ -272,26 +305,50 @@ class Trials {
     return "the rank is not named";
   }
 
-  std::vector<Launcher> launchers_;
+  const std::vector<Launcher>& launchers_;
   fs::path folder_;
   std::string wanted_;
-  Clock::duration longest_{0};
-  std::map<std::string, int> count_;
+  Summary& summary_;
 };
+
+/// Tries one seed after the other until none is left, or the time is over.
+void try_seeds(const tessera::fuzz::RunOptions& options, const std::vector<Launcher>& launchers,
+               std::atomic<int>& next, Summary& summary) {
+  const Clock::time_point start = Clock::now();
+  const auto has_time = [&] {
+    return std::chrono::duration<double>(Clock::now() - start).count() < options.seconds;
+  };
+  std::uint64_t seed = options.seed;
+  try {
+    Trials trials(launchers, summary);
+    for (int number = next++; number < options.cases && has_time(); number = next++) {
+      seed = options.seed + static_cast<std::uint64_t>(number);
+      trials.check(seed);
+    }
+  } catch (const std::exception& error) {
+    summary.bad(fmt::format("seed {}: {}\n", seed, error.what()));
+  }
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const tessera::fuzz::RunOptions options =
       tessera::fuzz::read_options("faults_mpi", argc, argv, {.seed = 1, .cases = 40});
-  Trials trials;
-  if (!trials.has_launchers()) return 77;
-  int bad = 0;
-  tessera::fuzz::run_cases("faults_mpi", options, 240, [&](std::uint64_t seed) {
-    if (!trials.check(seed)) ++bad;
-    return true;
-  });
-  trials.tell();
-  fmt::print("{} of {} cases are bad\n", bad, options.cases);
-  return bad == 0 ? 0 : 1;
+  // It sets variables of the environment, so it comes before the threads.
+  const std::vector<Launcher> launchers = tessera::testing::launchers();
+  if (launchers.empty()) return 77;
+  fmt::print("faults_mpi --seed {} --cases {}\n", options.seed, options.cases);
+  const Clock::time_point start = Clock::now();
+  Summary summary;
+  std::atomic<int> next = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < std::min(kAtOnce, options.cases); ++i) {
+      threads.emplace_back([&] { try_seeds(options, launchers, next, summary); });
+    }
+  }
+  const int num_bad = summary.tell(options.cases);
+  fmt::print("{:.0f} s\n", std::chrono::duration<double>(Clock::now() - start).count());
+  return num_bad == 0 ? 0 : 1;
 }

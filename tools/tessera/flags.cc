@@ -241,13 +241,6 @@ DType compute_dtype(const TrainFlags& flags) {
   return flags.dtype == "bf16" ? DType::bf16 : DType::f32;
 }
 
-UserError told_of(const std::string& name, const UserError& error) {
-  Mistake mistake = error.mistake();
-  mistake.what = name + mistake.what.substr(mistake.what.find(": "));
-  mistake.where = {};
-  return UserError(std::move(mistake));
-}
-
 Mesh mesh_of(const std::string& text) {
   try {
     return parse_mesh(text, std::source_location());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/checkpoint.h>
@@ -46,6 +47,8 @@ class Job {
   virtual std::optional<AutoStages> auto_stages() const { return std::nullopt; }
   /// Called before the step is made, so that the job can choose how.
   virtual void prepare(const LowerStep& /*lower*/) {}
+  /// Changes whenever the job changes how the step is made.
+  virtual int plan_number() const { return 0; }
   /// Called after a step. Returns true if the job has changed how the step is made, so that it must
   /// be made again.
   virtual bool replan(std::int64_t /*steps_done*/, const LowerStep& /*lower*/, Report& /*report*/) {
@@ -180,11 +183,6 @@ struct StepShapes {
   std::vector<Shardings> shardings;  // of both
 
   auto lower(const J& job) const { return make_step(job, shardings).lower(state, batch); }
-  StepFacts facts(const J& job) const {
-    const auto step = lower(job);
-    return {.costs = [step] { return step.stage_costs(); },
-            .memory = [step] { return step.compile().memory(); }};
-  }
 };
 
 template <typename J>
@@ -197,11 +195,36 @@ StepShapes<J> shapes_of(const J& job, const TrainFlags& flags, const Mesh& mesh,
   return {std::move(state), eval_shape([&] { return job.blank_batch(); }), {states, batches}};
 }
 
-/// The shardings in which the state is made. In a pipeline each group makes what its stages use.
+/// The step of a job as it is lowered from shapes. It is not lowered again before the job changes
+/// how it is made.
 template <typename J>
-Shardings places_of_state(const J& job, const StepShapes<J>& shapes) {
-  if (!job.mpmd_mesh()) return shapes.shardings[0];
-  return Shardings::of(shapes.lower(job).arguments())["0"];
-}
+class LoweredStep {
+ public:
+  LoweredStep(const J& job, const StepShapes<J>& shapes) : job_(job), shapes_(shapes) {}
+
+  const auto& get() {
+    if (!last_ || plan_of_last_ != job_.plan_number()) lower();
+    return *last_;
+  }
+  LowerStep facts() {
+    return [this] {
+      lower();
+      return StepFacts{.costs = [step = *last_] { return step.stage_costs(); },
+                       .memory = [step = *last_] { return step.compile().memory(); }};
+    };
+  }
+
+ private:
+  void lower() {
+    last_.emplace(shapes_.lower(job_));
+    plan_of_last_ = job_.plan_number();
+  }
+
+  const J& job_;
+  const StepShapes<J>& shapes_;
+  std::optional<decltype(std::declval<const StepShapes<J>&>().lower(std::declval<const J&>()))>
+      last_;
+  int plan_of_last_ = 0;
+};
 
 }  // namespace tessera::cli

@@ -85,6 +85,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void prepare(const LowerStep& lower) override {
     if (groups_) plan_->choose(lower);
   }
+  int plan_number() const override { return plan_ ? plan_->number() : 0; }
   bool replan(std::int64_t steps_done, const LowerStep& lower, Report& report) override {
     if (!groups_ || !plan_->is_searched()) return false;
     if (steps_done == 1) start_timeline();

@@ -101,10 +101,15 @@ Schedule PipelinePlan::schedule_named(std::int64_t num_stages) const {
                          options_.microbatches, std::source_location())};
 }
 
+void PipelinePlan::set(Schedule schedule) {
+  schedule_.emplace(std::move(schedule));
+  number_ += 1;
+}
+
 /// Sets the schedule for this number of stages; returns false if it does not support it.
 bool PipelinePlan::set(std::int64_t num_stages) {
   try {
-    schedule_.emplace(schedule_named(num_stages));
+    set(schedule_named(num_stages));
   } catch (const UserError&) {
     return false;
   }
@@ -148,7 +153,7 @@ void PipelinePlan::choose_number(const LowerStep& lower) {
     costs_of_best = costs_;
     makespan = found;
   }
-  schedule_ = best;
+  set(*std::move(best));
   costs_ = costs_of_best;
 }
 
@@ -171,10 +176,10 @@ void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {
 void PipelinePlan::search_within(const LowerStep& lower) {
   double least = 1e300;
   for (ScheduleTasks& tasks : candidates()) {
-    schedule_.emplace(FixedSchedule{.num_stages = num_stages(),
-                                    .mpmd_dim = options_.groups,
-                                    .num_microbatches = options_.microbatches,
-                                    .list = std::move(tasks)});
+    set(Schedule(FixedSchedule{.num_stages = num_stages(),
+                               .mpmd_dim = options_.groups,
+                               .num_microbatches = options_.microbatches,
+                               .list = std::move(tasks)}));
     if (options_.memory_limit == 0) return;
     const double peak = peak_of(lower().memory());
     if (peak <= options_.memory_limit) return;

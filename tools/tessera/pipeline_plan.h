@@ -43,12 +43,15 @@ class PipelinePlan {
   /// Chooses what the options leave open, by the estimated costs of the step. `lower` lowers the
   /// step with this plan as it is at the time of the call.
   void choose(const LowerStep& lower);
+  /// Changes with the schedule.
+  int number() const { return number_; }
   /// Searches the schedule again with measured costs, in seconds.
   void search(ScheduleCosts measured, const LowerStep& lower);
   /// For example `4 stages, the slowest takes 1.05 times the mean`.
   std::string text() const;
 
  private:
+  void set(Schedule schedule);
   void choose_number(const LowerStep& lower);
   Schedule schedule_named(std::int64_t num_stages) const;
   bool set(std::int64_t num_stages);
@@ -58,6 +61,7 @@ class PipelinePlan {
   PlanOptions options_;
   std::optional<Schedule> schedule_;
   ScheduleCosts costs_;
+  int number_ = 0;
 };
 
 }  // namespace tessera::cli

@@ -41,6 +41,53 @@ void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Mode
   report.check_lines();
 }
 
+/// The step of a job, compiled. The state of a pipeline is made where its step wants it, so that
+/// step is lowered before, from shapes, and compiled as it is. Any other step is traced with its
+/// first arguments.
+template <typename J>
+class Step {
+ public:
+  using State = TrainState<typename J::Model>;
+  using Batch = typename J::Batch;
+
+  Step(const J& job, LoweredStep<J>& lowered) : job_(job), lowered_(lowered) {}
+
+  void compile(const State& state, const std::function<Batch()>& first_batch) {
+    if (is_pipeline()) {
+      compiled_.emplace(lowered_.get().compile());
+    } else {
+      jitted_.emplace(make_step(job_));
+      compiled_.emplace(jitted_->lower(state, first_batch()).compile());
+    }
+  }
+  MemoryPlan memory() const { return compiled_->memory(); }
+  /// Lets each group hold only the arrays that it reads.
+  void place(State& state, Batch& batch) const {
+    if (is_pipeline()) {
+      std::tie(state, batch) = compiled_->place(std::move(state), std::move(batch));
+    }
+  }
+  /// Returns the loss.
+  Array run(State& state, const Batch& batch) const {
+    Array loss;
+    std::tie(state, loss) =
+        is_pipeline() ? (*compiled_)(std::move(state), batch) : (*jitted_)(std::move(state), batch);
+    return loss;
+  }
+  /// The program that was run last, or will be run first.
+  CompiledProgram program(bool has_run) const {
+    return has_run && !is_pipeline() ? jitted_->compiled() : CompiledProgram(*compiled_);
+  }
+
+ private:
+  bool is_pipeline() const { return job_.mpmd_mesh().has_value(); }
+
+  const J& job_;
+  LoweredStep<J>& lowered_;
+  std::optional<decltype(make_step(std::declval<const J&>()))> jitted_;
+  std::optional<decltype(std::declval<LoweredStep<J>&>().get().compile())> compiled_;
+};
+
 /// Trains until the steps are done or `stop` asks to end. In both cases the state is saved. If
 /// `stop` asked, the final report is left out.
 template <typename J>
@@ -54,9 +101,10 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   check_same_data(job.data_hash());
   auto waiting = std::make_optional<Waiting>("making the model");
   const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
-  const auto lower = [&] { return shapes.facts(job); };
-  job.prepare(lower);
-  const Shardings places = places_of_state(job, shapes);
+  LoweredStep<J> lowered(job, shapes);
+  job.prepare(lowered.facts());
+  const Shardings places =
+      job.mpmd_mesh() ? Shardings::of(lowered.get().arguments())["0"] : shapes.shardings[0];
   Checkpoints checkpoints(flags, info.name, job.config());
   const std::int64_t first = checkpoints.resumed().value_or(0);
   if (first > 0) job.seek_data(first, checkpoints.data_position());
@@ -65,31 +113,24 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
   if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
   waiting.emplace("compiling the step");
-  auto step = std::make_optional(make_step(job));
-  auto compiled = std::make_optional(step->lower(state, first_batch()).compile());
+  Step<J> step(job, lowered);
+  step.compile(state, first_batch);
   waiting.reset();
-  report.planned(compiled->memory());
+  report.planned(step.memory());
   auto last_loss = static_cast<float>(checkpoints.last_loss().value_or(NAN));
   std::int64_t done = first;
   for (; done < flags.steps && stop.begin(done); ++done) {
     report.begin_data();
     auto batch = place(job.batch(done), mesh, info);
-    // Let each group hold only the arrays that it reads.
-    if (job.mpmd_mesh()) {
-      std::tie(state, batch) = compiled->place(std::move(state), std::move(batch));
-    }
+    step.place(state, batch);
     reset_collective_counts();
     report.begin_profile(done, first);
     report.begin_step(done);
-    Array loss;
-    std::tie(state, loss) = (*step)(std::move(state), batch);
+    const Array loss = step.run(state, batch);
     last_loss = loss.item<float>();
     report.end_step(done, last_loss);
     checkpoints.check_loss(done, last_loss, state);
-    if (job.replan(done + 1 - first, lower, report)) {
-      step.emplace(make_step(job));
-      compiled.emplace(step->lower(state, first_batch()).compile());
-    }
+    if (job.replan(done + 1 - first, lowered.facts(), report)) step.compile(state, first_batch);
     job.after_step(done, state.params, report);
     checkpoints.after_step(done + 1, state, last_loss, job.data_position());
   }
@@ -99,8 +140,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   checkpoints.finish(report);
   if (!stop.end()) return;
   if (first == flags.steps && checkpoints.last_loss()) report.add_loss(last_loss);
-  report_end(job, flags, info, state.params, last_loss, done > first ? step->compiled() : *compiled,
-             report);
+  report_end(job, flags, info, state.params, last_loss, step.program(done > first), report);
 }
 
 /// Lowers the step without running anything, and calls `use` with it.
@@ -111,9 +151,10 @@ void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Me
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
   const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
-  job.prepare([&] { return shapes.facts(job); });
+  LoweredStep<J> lowered(job, shapes);
+  job.prepare(lowered.facts());
   std::optional<Waiting> waiting("compiling the step");
-  const auto step = shapes.lower(job);
+  const auto& step = lowered.get();
   waiting.reset();
   use(step, {.costs = {}, .memory = [&] { return step.compile().memory(); }});
 }

@@ -1,0 +1,15 @@
+// Apart from the other functions on flags, which need those of all commands.
+#include <utility>
+
+#include "flags.h"
+
+namespace tessera::cli {
+
+UserError told_of(const std::string& name, const UserError& error) {
+  Mistake mistake = error.mistake();
+  mistake.what = name + mistake.what.substr(mistake.what.find(": "));
+  mistake.where = {};
+  return UserError(std::move(mistake));
+}
+
+}  // namespace tessera::cli
