@@ -51,14 +51,14 @@ std::string describe_all(const std::vector<Array>& arrays) {
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;
+constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
 
 /// The integers that fit the dtype and are exact as attributes of equations, which are doubles.
 std::pair<std::int64_t, std::int64_t> range_of(DType dtype) {
   return ops::dispatch(dtype, [](auto zero) -> std::pair<std::int64_t, std::int64_t> {
     using T = decltype(zero);
-    if constexpr (std::is_same_v<T, std::int64_t>) return {-kMost, kMost};
-    if constexpr (std::is_same_v<T, std::uint64_t>) return {0, kMost};
+    if constexpr (std::is_same_v<T, std::int64_t>) return {-kMostExact, kMostExact};
+    if constexpr (std::is_same_v<T, std::uint64_t>) return {0, kMostExact};
     if constexpr (std::is_integral_v<T>) {
       return {std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()};
     } else {
@@ -223,7 +223,7 @@ Ints checked_axes(std::string_view op, const Axes& axes, const Array& x) {
 }
 
 void check_sizes(std::string_view op, const Shape& shape) {
-  constexpr double kMost = 4e18;  // below 2^62
+  constexpr double kMostExact = 4e18;  // below 2^62
   double elements = 1;
   for (std::int64_t size : shape) {
     if (size < 0) {
@@ -232,7 +232,7 @@ void check_sizes(std::string_view op, const Shape& shape) {
     }
     elements *= static_cast<double>(size);
   }
-  if (elements < kMost) return;
+  if (elements < kMostExact) return;
   fail(op, "the shape has too many elements", to_string(shape), "fewer than 4e18 elements",
        "check the sizes");
 }

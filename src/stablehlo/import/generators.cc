@@ -74,7 +74,7 @@ Words threefry(ir::Builder& b, Words x, const Words& key) {
   x = {ops::add(b, x[0], keys[0]), ops::add(b, x[1], keys[1])};
   for (std::uint32_t group = 0; group < 5; ++group) {
     for (std::size_t i = 0; i < 4; ++i) {
-      const std::uint32_t turn = kTurns[4 * (group % 2) + i];
+      const std::uint32_t turn = kTurns[std::size_t{4} * (group % 2) + i];
       x[0] = ops::add(b, x[0], x[1]);
       const ValueId turned = joined_bits(b, "or", shifted(b, "shift_left", x[1], turn),
                                          shifted(b, "shift_right_logical", x[1], 32 - turn));
