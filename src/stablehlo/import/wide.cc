@@ -144,7 +144,7 @@ Words threefry(ir::Builder& b, Words x, const Words& key) {
       joined_bits(b, "xor", joined_bits(b, "xor", key[0], key[1]), word(b, 0x1BD11BDA, shape));
   const Words keys = {key[0], key[1], last};
   x = {ops::add(b, x[0], keys[0]), ops::add(b, x[1], keys[1])};
-  for (std::uint32_t group = 0; group < 5; ++group) {
+  for (std::size_t group = 0; group < 5; ++group) {
     for (std::size_t i = 0; i < 4; ++i) {
       const std::uint32_t turn = kTurns[4 * (group % 2) + i];
       x[0] = ops::add(b, x[0], x[1]);
@@ -153,7 +153,8 @@ Words threefry(ir::Builder& b, Words x, const Words& key) {
       x[1] = joined_bits(b, "xor", turned, x[0]);
     }
     x[0] = ops::add(b, x[0], keys[(group + 1) % 3]);
-    x[1] = ops::add(b, ops::add(b, x[1], keys[(group + 2) % 3]), word(b, group + 1, shape));
+    x[1] = ops::add(b, ops::add(b, x[1], keys[(group + 2) % 3]),
+                    word(b, static_cast<std::uint32_t>(group) + 1, shape));
   }
   return x;
 }
