@@ -223,7 +223,7 @@ Ints checked_axes(std::string_view op, const Axes& axes, const Array& x) {
 }
 
 void check_sizes(std::string_view op, const Shape& shape) {
-  constexpr double kMostExact = 4e18;  // below 2^62
+  constexpr double kMostElements = 4e18;  // below 2^62
   double elements = 1;
   for (std::int64_t size : shape) {
     if (size < 0) {
@@ -232,7 +232,7 @@ void check_sizes(std::string_view op, const Shape& shape) {
     }
     elements *= static_cast<double>(size);
   }
-  if (elements < kMostExact) return;
+  if (elements < kMostElements) return;
   fail(op, "the shape has too many elements", to_string(shape), "fewer than 4e18 elements",
        "check the sizes");
 }
