@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-DTYPES = {np.bool_, np.int32, np.uint32, ml_dtypes.bfloat16, np.float32}
+DTYPES = {np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
+          np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64}
 SECONDS = int(os.environ.get("TEST_SECONDS", "40"))
 outcome = None
 

@@ -7,6 +7,10 @@
 
 namespace tessera::stablehlo {
 
+ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits) {
+  return b.emit(op, {}, {x, ops::full_like(b, static_cast<double>(bits), x)});
+}
+
 namespace {
 
 using Kind = Attribute::Kind;
@@ -193,10 +197,6 @@ DType words_of(std::size_t bytes) {
   if (bytes == 1) return DType::u8;
   if (bytes == 2) return DType::u16;
   return bytes == 4 ? DType::u32 : DType::u64;
-}
-
-ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits) {
-  return b.emit(op, {}, {x, ops::full_like(b, static_cast<double>(bits), x)});
 }
 
 /// Elements become several of a narrower dtype along a new last dimension, the low bits first.

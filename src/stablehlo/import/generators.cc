@@ -16,10 +16,6 @@ ValueId joined_bits(ir::Builder& b, const char* op, ValueId x, ValueId y) {
   return b.emit(op, {}, {x, y});
 }
 
-ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::uint32_t bits) {
-  return b.emit(op, {}, {x, ops::full_like(b, bits, x)});
-}
-
 /// The high half of integers of 64 bits.
 ValueId high_half(ir::Builder& b, ValueId x) {
   return ops::convert(b, shifted(b, "shift_right_logical", x, 32), DType::u32);

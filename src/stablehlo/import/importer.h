@@ -139,6 +139,9 @@ bool is_dense(const Operation& op);
 /// the least.
 ValueId as_index(Context& c, ValueId x);
 
+/// The shift `op` by a number of bits.
+ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits);
+
 using Handler = Values (*)(Context&);
 using Handlers = std::unordered_map<std::string_view, Handler>;
 // One table for each family of operations.
