@@ -140,18 +140,16 @@ constexpr DType dtype_or_boolean() {
   if constexpr (std::same_as<T, double>) return DType::f64;
   return DType::boolean;
 }
-}  // namespace detail
-
-namespace detail {
 template <typename T>
 inline constexpr bool is_half = std::same_as<T, float16> || std::same_as<T, bfloat16>;
+template <typename T>
+inline constexpr bool is_element = std::same_as<T, bool> || dtype_or_boolean<T>() != DType::boolean;
 }  // namespace detail
 
 /// The C++ types of elements: bool, std::int8_t to std::int64_t, std::uint8_t to std::uint64_t,
 /// float16, bfloat16, float, double.
 template <typename T>
-concept Element = std::same_as<T, bool> || detail::dtype_or_boolean<T>()
-!= DType::boolean;
+concept Element = detail::is_element<T>;
 
 template <Element T>
 inline constexpr DType dtype_of = detail::dtype_or_boolean<T>();
