@@ -141,15 +141,15 @@ constexpr DType dtype_or_boolean() {
   return DType::boolean;
 }
 template <typename T>
-inline constexpr bool is_half = std::same_as<T, float16> || std::same_as<T, bfloat16>;
+inline constexpr bool kIsHalf = std::same_as<T, float16> || std::same_as<T, bfloat16>;
 template <typename T>
-inline constexpr bool is_element = std::same_as<T, bool> || dtype_or_boolean<T>() != DType::boolean;
+inline constexpr bool kIsElement = std::same_as<T, bool> || dtype_or_boolean<T>() != DType::boolean;
 }  // namespace detail
 
 /// The C++ types of elements: bool, std::int8_t to std::int64_t, std::uint8_t to std::uint64_t,
 /// float16, bfloat16, float, double.
 template <typename T>
-concept Element = detail::is_element<T>;
+concept Element = detail::kIsElement<T>;
 
 template <Element T>
 inline constexpr DType dtype_of = detail::dtype_or_boolean<T>();

@@ -288,7 +288,7 @@ std::string to_string(const Array& x) {
   const ops::HostArray host = detail::gather(detail::tiles_of(x, Span()), "to_string", Span());
   return ops::dispatch(x.dtype(), [&](auto element) {
     using T = decltype(element);
-    using Shown = std::conditional_t<detail::is_half<T>, float, T>;
+    using Shown = std::conditional_t<detail::kIsHalf<T>, float, T>;
     const auto values = host.data<T>();
     text += " [";
     for (std::size_t i = 0; i < values.size() && i < kShown; ++i) {

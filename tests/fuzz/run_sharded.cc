@@ -49,7 +49,7 @@ std::string element_text(const HostArray& array, std::size_t i) {
   return ops::dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
     const T value = array.data<T>()[i];
-    if constexpr (detail::is_half<T>) {
+    if constexpr (detail::kIsHalf<T>) {
       return fmt::format("{} ({:#06x})", float{value}, value.bits());
     } else if constexpr (std::is_same_v<T, float>) {
       return fmt::format("{} ({:#010x})", value, std::bit_cast<std::uint32_t>(value));

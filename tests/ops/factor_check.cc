@@ -121,7 +121,7 @@ std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, 
 /// The neutral element of a reduction.
 template <typename T>
 T neutral(ops::Reduction reduction) {
-  if constexpr (detail::is_half<T>) return T(neutral<float>(reduction));
+  if constexpr (detail::kIsHalf<T>) return T(neutral<float>(reduction));
   using Limits = std::numeric_limits<T>;
   switch (reduction) {
     case ops::Reduction::max:
@@ -137,7 +137,7 @@ T neutral(ops::Reduction reduction) {
 
 template <typename T>
 T joined_bits(T x, T y) {
-  if constexpr (detail::is_half<T>) {
+  if constexpr (detail::kIsHalf<T>) {
     return T::from_bits(x.bits() | y.bits());
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(x | y);

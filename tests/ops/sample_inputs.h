@@ -62,7 +62,7 @@ enum class Values {
 
 template <typename T>
 T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Values values) {
-  if constexpr (detail::is_half<T>) {
+  if constexpr (detail::kIsHalf<T>) {
     return T(draw_element<float>(generator, operand, values));
   } else {
     const double unit = draw_unit(generator);

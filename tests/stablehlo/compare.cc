@@ -46,7 +46,9 @@ double largest_finite(const std::vector<double>& values) {
 
 /// The error that is allowed of element `wanted`, of an output whose largest one is `scale`.
 double limit_of(Tolerance tolerance, const Type& type, double wanted, double scale) {
-  const double relative = type.dtype == DType::bf16 ? 1.6e-2 : 4e-6;
+  const double relative = type.dtype == DType::bf16  ? 1.6e-2
+                          : type.dtype == DType::f16 ? 2e-3
+                                                     : 4e-6;
   const bool is_scalar = type.shape.empty();
   switch (tolerance) {
     case Tolerance::equal:

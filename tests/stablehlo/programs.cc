@@ -29,8 +29,10 @@ Arrays perturbed(Arrays arrays, fuzz::Random& random) {
   for (ops::HostArray& array : arrays) {
     ops::dispatch(array.type().dtype, [&](auto zero) {
       using T = decltype(zero);
-      if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>) {
-        const float unit = std::is_same_v<T, bfloat16> ? 0x1p-8F : 0x1p-23F;
+      if constexpr (std::is_floating_point_v<T> || detail::kIsHalf<T>) {
+        const float unit = std::is_same_v<T, bfloat16>  ? 0x1p-8F
+                           : std::is_same_v<T, float16> ? 0x1p-11F
+                                                        : 0x1p-23F;
         for (T& x : array.data<T>()) {
           const float factor = 1.0F + unit * static_cast<float>(random.between(-1, 1));
           x = static_cast<T>(static_cast<float>(x) * factor);
@@ -46,7 +48,7 @@ template <typename T>
 void add_change(std::span<const T> moved, std::span<const T> output, double& slack,
                 std::vector<bool>& is_steady) {
   for (std::size_t n = 0; n < output.size(); ++n) {
-    if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>) {
+    if constexpr (std::is_floating_point_v<T> || detail::kIsHalf<T>) {
       const auto x = static_cast<double>(moved[n]);
       const auto y = static_cast<double>(output[n]);
       const bool is_same = x == y || (std::isnan(x) && std::isnan(y));

@@ -17,7 +17,8 @@ FLAGS = [f"--xla_force_host_platform_device_count={DEVICES}",
          "--xla_allow_excess_precision=false",  # else bf16 may not be rounded between ops
          "--xla_cpu_collective_call_terminate_timeout_seconds=600"]  # for busy machines
 # Of an element, or of the largest element of a sum.
-RELATIVE = {"f32": {"function": 4e-6, "sum": 4e-6}, "bf16": {"function": 1.6e-2, "sum": 1.6e-2}}
+RELATIVE = {"f32": {"function": 4e-6, "sum": 4e-6}, "f16": {"function": 2e-3, "sum": 2e-3},
+            "bf16": {"function": 1.6e-2, "sum": 1.6e-2}}
 
 # Of training steps: of scalars such as the loss, and of the largest element of the state.
 STEP = {"step": (1e-5, 2e-4), "bf16_step": (1e-3, 2e-2)}
@@ -26,8 +27,10 @@ STEP = {"step": (1e-5, 2e-4), "bf16_step": (1e-3, 2e-2)}
 def numpy_type(name):
     import ml_dtypes
     import numpy as np
-    return np.dtype({"bool": np.bool_, "i32": np.int32, "u32": np.uint32, "f32": np.float32,
-                     "f64": np.float64, "bf16": ml_dtypes.bfloat16}[name])
+    if name == "bf16":
+        return np.dtype(ml_dtypes.bfloat16)
+    kinds = {"i": "int", "u": "uint", "f": "float"}
+    return np.dtype(np.bool_ if name == "bool" else kinds[name[0]] + name[1:])
 
 
 class Reader:
@@ -102,7 +105,7 @@ def difference(found, wanted, held, tolerance, dtype, slack):
     x, y = found[held], wanted[held]
     if x.size == 0:
         return None
-    if dtype not in ("f32", "f64", "bf16"):
+    if dtype not in ("f16", "f32", "f64", "bf16"):
         bad = x != y
     else:
         x, y = x.astype(np.float64), y.astype(np.float64)

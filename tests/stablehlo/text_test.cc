@@ -90,6 +90,17 @@ TEST(StableHlo, NothingIsMaskedWhereTilesAreEqual) {
   EXPECT_NE(stablehlo::emit(parsed(head + "10" + tail)).find("replica_id"), std::string::npos);
 }
 
+TEST(StableHlo, APadThatKeepsTheSizeIsKept) {
+  const auto text_of = [](const std::string& low, const std::string& high) {
+    return stablehlo::emit(
+        parsed("function main[mesh=\"none\", grains=8](%0: f32[4], %1: f32[]) {\n  %2: f32[4] = "
+               "pad[high=[" +
+               high + "], interior=[0], low=[" + low + "]] %0, %1\n  return %2\n}"));
+  };
+  EXPECT_NE(text_of("-1", "1").find("stablehlo.pad"), std::string::npos);
+  EXPECT_EQ(text_of("0", "0").find("stablehlo.pad"), std::string::npos);
+}
+
 TEST(StableHlo, StringsOfLocationsAreEscaped) {
   ir::Function function = parsed(
       "function main[mesh=\"none\", grains=8](%0: f32[4]) {\n  %1: f32[4] = neg %0\n  return "

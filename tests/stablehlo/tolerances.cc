@@ -80,7 +80,7 @@ Arrays without_extremes(Arrays arrays, bool keeps_infinite) {
   for (ops::HostArray& array : arrays) {
     ops::dispatch(array.type().dtype, [&](auto zero) {
       using T = decltype(zero);
-      if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>) {
+      if constexpr (std::is_floating_point_v<T> || detail::kIsHalf<T>) {
         for (T& x : array.data<T>()) {
           const auto value = static_cast<float>(x);
           if (!std::isfinite(value) && !keeps_infinite) x = static_cast<T>(1.0F);

@@ -20,7 +20,7 @@ inline std::vector<HostArray> one_result(HostArray array) {
 }
 
 template <typename T>
-constexpr bool is_float_type = std::is_floating_point_v<T> || detail::is_half<T>;
+constexpr bool is_float_type = std::is_floating_point_v<T> || detail::kIsHalf<T>;
 
 template <typename T>
 T not_a_number() {

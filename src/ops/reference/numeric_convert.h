@@ -34,11 +34,11 @@ template <typename To, typename From>
 To convert_value(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (detail::is_half<From>) {
+  } else if constexpr (detail::kIsHalf<From>) {
     return convert_value<To>(static_cast<float>(x));
-  } else if constexpr (detail::is_half<To> && std::is_integral_v<From>) {
+  } else if constexpr (detail::kIsHalf<To> && std::is_integral_v<From>) {
     return To(sided_double(x));
-  } else if constexpr (detail::is_half<To>) {
+  } else if constexpr (detail::kIsHalf<To>) {
     return To(static_cast<double>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{0};

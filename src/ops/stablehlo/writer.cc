@@ -72,7 +72,7 @@ std::string literal(double value, DType dtype) {
       return element ? "true" : "false";
     } else if constexpr (std::is_integral_v<T>) {
       return std::to_string(element);
-    } else if constexpr (detail::is_half<T>) {
+    } else if constexpr (detail::kIsHalf<T>) {
       return fmt::format("0x{:04X}", element.bits());
     } else if constexpr (std::is_same_v<T, float>) {
       return fmt::format("0x{:08X}", std::bit_cast<std::uint32_t>(element));
@@ -237,7 +237,9 @@ Value Writer::pad(const Value& x, const Value& value, const Ints& low, const Int
   for (std::size_t i = 0; i < low.size(); ++i) {
     type.shape[i] += low[i] + high[i] + std::max<std::int64_t>(type.shape[i] - 1, 0) * interior[i];
   }
-  if (type == x.type) return x;
+  const auto is_zero = [](std::int64_t width) { return width == 0; };
+  const bool is_moved = !std::all_of(low.begin(), low.end(), is_zero);
+  if (type == x.type && !is_moved) return x;
   return op(fmt::format("stablehlo.pad {}, {}, low = {}, high = {}, interior = {} : ({}, {}) -> {}",
                         x.name, value.name, list_text(low), list_text(high), list_text(interior),
                         type_text(x.type), type_text(value.type), type_text(type)),

@@ -174,7 +174,7 @@ namespace {
 
 template <typename T>
 void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
-  if constexpr (!detail::is_half<T>) {
+  if constexpr (!detail::kIsHalf<T>) {
     if (kind == ReduceKind::sum) return add_run(a, b, count);
   }
   if constexpr (std::is_unsigned_v<T>) {

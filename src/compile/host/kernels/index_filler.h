@@ -14,7 +14,7 @@ template <typename T>
 T filler() {
   if constexpr (std::is_floating_point_v<T>) {
     return std::numeric_limits<T>::quiet_NaN();
-  } else if constexpr (detail::is_half<T>) {
+  } else if constexpr (detail::kIsHalf<T>) {
     return T(std::numeric_limits<float>::quiet_NaN());
   } else {
     return std::is_same_v<T, std::uint8_t> ? T{} : std::numeric_limits<T>::lowest();

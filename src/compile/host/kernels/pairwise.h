@@ -19,7 +19,7 @@ T better(ReduceKind kind, T a, T b) {
     if (kind == ReduceKind::any) return static_cast<T>(a || b);
   }
   const bool is_min = kind == ReduceKind::min;
-  if constexpr (std::is_floating_point_v<T> || detail::is_half<T>) {
+  if constexpr (std::is_floating_point_v<T> || detail::kIsHalf<T>) {
     if (std::isnan(a)) return a;
     if (std::isnan(b)) return b;
     if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;

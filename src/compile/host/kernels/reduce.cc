@@ -291,7 +291,7 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
   }
   // Halves are reduced as f32. A reduction of nothing gives the limit of its own dtype.
   with_element(p.dtype, [&](auto tag) {
-    if constexpr (!detail::is_half<decltype(tag)>) each(tag);
+    if constexpr (!detail::kIsHalf<decltype(tag)>) each(tag);
   });
 }
 

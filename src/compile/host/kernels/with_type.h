@@ -59,6 +59,6 @@ template <typename T>
 using ArithmeticType =
     std::conditional_t<std::is_integral_v<T>,
                        std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>,
-                       std::conditional_t<detail::is_half<T>, float, T>>;
+                       std::conditional_t<detail::kIsHalf<T>, float, T>>;
 
 }  // namespace tessera::kernels

@@ -22,7 +22,7 @@ namespace {
 /// How an element lies in a tile: a boolean as a byte, half precision as f32.
 template <class T>
 using Held = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t,
-                                std::conditional_t<detail::is_half<T>, float, T>>;
+                                std::conditional_t<detail::kIsHalf<T>, float, T>>;
 
 template <class To, class From>
 struct Conversion {

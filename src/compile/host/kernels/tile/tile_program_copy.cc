@@ -122,7 +122,7 @@ void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int
   T* target = reinterpret_cast<T*>(to);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t count = start + i * stride;
-    if constexpr (detail::is_half<T>) {
+    if constexpr (detail::kIsHalf<T>) {
       target[i] = T(static_cast<double>(count));
     } else {
       target[i] = static_cast<T>(count);
