@@ -90,15 +90,16 @@ TEST(StableHlo, NothingIsMaskedWhereTilesAreEqual) {
   EXPECT_NE(stablehlo::emit(parsed(head + "10" + tail)).find("replica_id"), std::string::npos);
 }
 
+/// Elements move, and as many are cut off as are added.
 TEST(StableHlo, APadThatKeepsTheSizeIsKept) {
-  const auto text_of = [](const std::string& low, const std::string& high) {
+  const auto text_of = [](const std::string& low) {
     return stablehlo::emit(
-        parsed("function main[mesh=\"none\", grains=8](%0: f32[4], %1: f32[]) {\n  %2: f32[4] = "
-               "pad[high=[" +
-               high + "], interior=[0], low=[" + low + "]] %0, %1\n  return %2\n}"));
+        parsed("function main[mesh=\"none\", grains=8](%0: i32[4], %1: f32[4]) {\n  %2: f32[4] = "
+               "spread_from_windows[low=[" +
+               low + "], shape=[4], stride=[1], window=[1]] %0, %1\n  return %2\n}"));
   };
-  EXPECT_NE(text_of("-1", "1").find("stablehlo.pad"), std::string::npos);
-  EXPECT_EQ(text_of("0", "0").find("stablehlo.pad"), std::string::npos);
+  EXPECT_NE(text_of("1").find("stablehlo.pad"), std::string::npos);
+  EXPECT_EQ(text_of("0").find("stablehlo.pad"), std::string::npos);
 }
 
 TEST(StableHlo, StringsOfLocationsAreEscaped) {
