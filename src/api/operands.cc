@@ -47,10 +47,6 @@ std::string describe_all(const std::vector<Array>& arrays) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
 
 /// The integers that fit the dtype and are exact as attributes of equations, which are doubles.

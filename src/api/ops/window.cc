@@ -1,13 +1,12 @@
 // Convolution and pooling.
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 
 #include <tessera/functions.h>
 
 #include "api/operands.h"
 #include "ops/emit.h"
-#include "ops/host_array.h"
+#include "ops/stablehlo/writer.h"
 
 namespace tessera {
 
@@ -190,12 +189,7 @@ Array conv_of(const Array& x, const Array& kernel, const ConvOptions& options) {
 
 double neutral_of(std::string_view op, DType dtype) {
   if (op == "reduce_window_sum") return 0.0;
-  const double sign = op == "reduce_window_max" ? -1.0 : 1.0;
-  if (is_float(dtype)) return sign * std::numeric_limits<double>::infinity();
-  return ops::dispatch(dtype, [&](auto zero) {
-    using Limits = std::numeric_limits<decltype(zero)>;
-    return static_cast<double>(sign < 0 ? Limits::lowest() : Limits::max());
-  });
+  return ops::hlo::identity_of(op == "reduce_window_max" ? "maximum" : "minimum", dtype);
 }
 
 Array reduce_window(const char* name, const Operand& x, const Ints& window, const Ints& strides,

@@ -9,6 +9,7 @@
 
 #include <tessera/error.h>
 
+#include "ops/stablehlo/writer.h"
 #include "stablehlo/bytecode/scalars.h"
 
 namespace tessera::stablehlo {
@@ -33,17 +34,9 @@ std::string types_text(const bytecode::Module& module, const Operation& op) {
   return list(op.operands) + " -> " + list(op.results);
 }
 
-/// i1, i32, ui32, f32.
-std::string name_in_modules(DType dtype) {
-  if (dtype == DType::boolean) return "i1";
-  const bool is_unsigned = is_integer(dtype) && !is_signed(dtype);
-  return (is_unsigned ? "u" : "") +
-         (is_unsigned ? "i" + std::string(name(dtype).substr(1)) : std::string(name(dtype)));
-}
-
 std::optional<DType> dtype_of_name(std::string_view name) {
   for (const DType dtype : kAllDTypes) {
-    if (name == name_in_modules(dtype)) return dtype;
+    if (ops::hlo::type_text({dtype, {}}) == "tensor<" + std::string(name) + ">") return dtype;
   }
   return std::nullopt;
 }

@@ -2,15 +2,14 @@
 #include "compile/host/kernels/tile/tile_program_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include <tessera/error.h>
 
 #include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/with_type.h"
+#include "ops/reference/numeric_convert.h"
 
 namespace tessera::kernels::tiles {
 
@@ -49,28 +48,13 @@ void make_linears(Plan& plan) {
   plan.space = make_space(program.extents, memory, counters, program.has_rows);
 }
 
-// Converts as the op `convert` does: truncates, saturates, and gives 0 for NaN.
-template <class T>
-T to_integer(double value) {
-  using Limits = std::numeric_limits<T>;
-  if (std::isnan(value)) return 0;
-  // The greatest integer of 64 bits is no double: its double is the first that is too large.
-  if (value >= static_cast<double>(Limits::max())) return Limits::max();
-  if (value <= static_cast<double>(Limits::lowest())) return Limits::lowest();
-  return static_cast<T>(std::trunc(value));
-}
-
 std::uint64_t constant_bytes(double value, DType dtype) {
   std::uint64_t bytes = 0;
   const auto put = [&bytes](auto typed) { std::memcpy(&bytes, &typed, sizeof(typed)); };
   with_element(dtype, [&](auto zero) {
     using T = decltype(zero);
     if (dtype == DType::boolean) return put(static_cast<std::uint8_t>(value != 0.0));
-    if constexpr (std::is_integral_v<T>) {
-      put(to_integer<T>(value));
-    } else {
-      put(static_cast<T>(value));
-    }
+    put(ops::convert_value<T>(value));
   });
   return bytes;
 }
