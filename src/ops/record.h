@@ -205,13 +205,19 @@ struct SampleOperand {
   Type type;
   double low = -2.0;  // values are drawn from [low, high]
   double high = 2.0;
+  double diagonal = 0.0;  // times i + 1, added to the elements [.., i, i]
 };
 
 /// An application of the op from which the conformance tests generate their cases.
 struct Sample {
   std::vector<SampleOperand> operands;
   Attributes attributes = {};
-  double max_ulp = 0.0;  // host against reference; 0 requires equal bits
+  double max_ulp = 0.0;  // host against reference
+  /// The same in epsilons of the dtype, relative to the largest element of a result.
+  double max_error = 0.0;
+
+  /// Whether host and reference must have equal bits.
+  bool is_exact() const { return max_ulp == 0.0 && max_error == 0.0; }
 };
 
 using Samples = std::vector<Sample>;

@@ -59,6 +59,25 @@ std::string element_text(const HostArray& array, std::size_t i) {
   });
 }
 
+/// NaN if only one is NaN or both are not finite.
+template <typename T>
+double distance(T x, T y) {
+  return std::abs(static_cast<double>(x) - static_cast<double>(y));
+}
+
+/// The epsilon of the dtype times the largest finite element; 0 for integers.
+template <typename T>
+double epsilon_of_largest(std::span<const T> elements) {
+  double largest = 0.0;
+  if constexpr (std::is_floating_point_v<T>) {
+    for (const T element : elements) {
+      if (std::isfinite(element)) largest = std::max<double>(largest, std::abs(element));
+    }
+    largest *= static_cast<double>(std::numeric_limits<T>::epsilon());
+  }
+  return largest;
+}
+
 template <typename T>
 bool is_close(T x, T y, double max_ulp) {
   if constexpr (std::is_same_v<T, float>) {
@@ -219,7 +238,7 @@ double ulps_between(float x, float y) {
 }
 
 std::optional<std::string> first_difference(const HostArray& found, const HostArray& wanted,
-                                            double max_ulp) {
+                                            const Tolerance& tolerance) {
   if (found.type() != wanted.type()) {
     return fmt::format("type {} and not {}", to_string(found.type()), to_string(wanted.type()));
   }
@@ -227,8 +246,10 @@ std::optional<std::string> first_difference(const HostArray& found, const HostAr
     using T = decltype(zero);
     const auto x = found.data<T>();
     const auto y = wanted.data<T>();
+    const double allowed = tolerance.max_error * epsilon_of_largest(y);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (is_close(x[i], y[i], max_ulp)) continue;
+      if (is_close(x[i], y[i], tolerance.max_ulp)) continue;
+      if (allowed > 0.0 && distance(x[i], y[i]) <= allowed) continue;
       return fmt::format("element {} of {} is {} and not {}", i, to_string(found.type()),
                          element_text(found, i), element_text(wanted, i));
     }
@@ -237,12 +258,12 @@ std::optional<std::string> first_difference(const HostArray& found, const HostAr
 }
 
 std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,
-                                            double max_ulp) {
+                                            const Tolerance& tolerance) {
   if (found.size() != wanted.size()) {
     return fmt::format("{} outputs and not {}", found.size(), wanted.size());
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto difference = first_difference(found[i], wanted[i], max_ulp);
+    const auto difference = first_difference(found[i], wanted[i], tolerance);
     if (difference) return fmt::format("output {}: {}", i, *difference);
   }
   return std::nullopt;

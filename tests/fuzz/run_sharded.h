@@ -14,6 +14,7 @@
 #include "ir/ir.h"
 #include "mesh/sharding.h"
 #include "ops/host_array.h"
+#include "ops/record.h"
 #include "run/executable.h"
 
 namespace tessera::testing {
@@ -64,11 +65,21 @@ Arrays run_sharded(const ir::Function& function, const Placed& placed, const Arr
 
 /// Number of floats from x to y: 0 for equal bits and for two NaNs, infinite if only one is NaN.
 double ulps_between(float x, float y);
-/// Describes the first element that differs by more than `max_ulp`, or nullopt. With 0, bits must
-/// be equal, except that all NaNs are equal.
+/// How much elements may differ, as in ops::Sample.
+struct Tolerance {
+  double max_ulp = 0.0;
+  double max_error = 0.0;
+
+  static Tolerance of(const ops::Sample& sample) {
+    return {.max_ulp = sample.max_ulp, .max_error = sample.max_error};
+  }
+};
+/// Describes the first element that differs by more than that, or nullopt. Without tolerance, bits
+/// must be equal, except that all NaNs are equal.
 std::optional<std::string> first_difference(const ops::HostArray& found,
-                                            const ops::HostArray& wanted, double max_ulp = 0.0);
+                                            const ops::HostArray& wanted,
+                                            const Tolerance& tolerance = {});
 std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,
-                                            double max_ulp = 0.0);
+                                            const Tolerance& tolerance = {});
 
 }  // namespace tessera::testing

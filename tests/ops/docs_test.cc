@@ -16,6 +16,8 @@ std::string dtypes_text(ops::TypeSet set) {
       return "booleans";
     case ops::TypeSet::integers:
       return "integers";
+    case ops::TypeSet::wide_floats:
+      return "f32, f64";
     case ops::TypeSet::floats:
       return "floats";
     case ops::TypeSet::numbers:

@@ -83,12 +83,28 @@ T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Va
   }
 }
 
+/// Adds `diagonal` to the elements [.., i, i], once for i = 0, twice for i = 1, ...
+template <typename T>
+void add_to_diagonals(std::span<T> elements, const Shape& shape, double diagonal) {
+  const auto rows = static_cast<std::size_t>(shape[shape.size() - 2]);
+  const auto cols = static_cast<std::size_t>(shape[shape.size() - 1]);
+  for (std::size_t n = 0; n < elements.size(); ++n) {
+    const std::size_t row = n / cols % rows;
+    if (row != n % cols) continue;
+    elements[n] += static_cast<T>(diagonal * static_cast<double>(row + 1));
+  }
+}
+
 inline ops::HostArray random_array(std::mt19937_64& generator, const ops::SampleOperand& operand,
                                    Values values = Values::ordinary) {
   ops::HostArray array(operand.type);
   ops::dispatch(operand.type.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (T& element : array.data<T>()) element = draw_element<T>(generator, operand, values);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (operand.diagonal == 0.0) return;
+      add_to_diagonals(array.data<T>(), operand.type.shape, operand.diagonal);
+    }
   });
   return array;
 }

@@ -1,0 +1,65 @@
+// Factorisations of one dense row-major matrix, for T = float and T = double. Eigen computes them.
+//
+// Bits depend on the matrix and its size only: on no cache size, number of threads or instruction
+// set that is found at run time. A matrix that is not finite gives NaN everywhere.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::kernels {
+
+struct MatrixSize {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  std::int64_t least() const { return rows < cols ? rows : cols; }
+};
+
+/// The lower triangle of `a` [n, n] is that of a symmetric matrix; l * transpose(l) equals it. All
+/// of `l` is NaN if the matrix is not positive definite.
+template <typename T>
+void cholesky(std::int64_t n, const T* a, T* l);
+
+struct TriangularForm {
+  bool left_side;      // op(a) * x = b, otherwise x * op(a) = b
+  bool lower;          // which triangle of `a` is read
+  bool transpose_a;    // op(a) is the transpose of `a`
+  bool unit_diagonal;  // the diagonal is not read: it is 1
+};
+
+/// `size` is that of b and x. A right-hand side whose solution is not finite gives NaN everywhere.
+template <typename T>
+void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x);
+
+/// Row i of l * u is row permutation[i] of `a`. `packed` holds both triangles, without the unit
+/// diagonal of l. pivots[i] is the row that was exchanged with row i.
+template <typename T>
+void lu(MatrixSize size, const T* a, T* packed, std::int32_t* pivots, std::int32_t* permutation);
+
+/// Householder reflections as LAPACK's geqrf returns them: R and below it the vectors without their
+/// leading 1, and their factors `taus` [least].
+template <typename T>
+void geqrf(MatrixSize size, const T* a, T* packed, T* taus);
+
+/// The first `size.cols` columns of the product of `num_taus` reflections; `packed` and `q` have
+/// this size. As LAPACK's orgqr.
+template <typename T>
+void householder_product(MatrixSize size, std::int64_t num_taus, const T* packed, const T* taus,
+                         T* q);
+
+/// a = q * r. q: [rows, k], r: [k, cols], where k is `size.rows` if `is_full`, otherwise
+/// `size.least()`.
+template <typename T>
+void qr(MatrixSize size, bool is_full, const T* a, T* q, T* r);
+
+/// Eigenvalues in ascending order, and their vectors as columns of v; reads the lower triangle.
+/// The first element of a vector that is larger than half of its largest one is positive.
+template <typename T>
+void eigh(std::int64_t n, const T* a, T* eigenvalues, T* v);
+
+/// a = u * diag(s) * vt with s in descending order. u: [rows, k], vt: [k, cols], k = least. The
+/// columns of u have the signs that eigh() gives.
+template <typename T>
+void svd(MatrixSize size, const T* a, T* u, T* s, T* vt);
+
+}  // namespace tessera::kernels
