@@ -1,0 +1,177 @@
+// Linear algebra over random cases has the values and gradients that JAX printed, and on a mesh the
+// bits that it has without one.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/linalg.h>
+#include <tessera/tessera.h>
+
+#include "tests/peers/golden.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+using Arrays = std::vector<Array>;
+using Function = std::function<Arrays(const Json& arguments, const Arrays& inputs)>;
+using Functions = std::map<std::string, Function>;
+
+Arrays list_of(const std::pair<Array, Array>& pair) { return {pair.first, pair.second}; }
+
+linalg::TriangularOptions triangular_options(const Json& a) {
+  return {.lower = a["lower"], .transpose = a["transpose"], .unit_diagonal = a["unit_diagonal"]};
+}
+
+const Functions& factorisations() {
+  static const Functions list = {
+      {"cholesky",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::cholesky(in[0])}; }},
+      {"lu_factor",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::lu_factor(in[0]).packed}; }},
+      {"lu_pivots",
+       [](const Json&, const Arrays& in) -> Arrays {
+         const linalg::LuFactors factors = linalg::lu_factor(in[0]);
+         return {factors.pivots, factors.permutation};
+       }},
+      {"qr",
+       [](const Json& a, const Arrays& in) {
+         const bool is_full = a["full"];
+         return list_of(
+             linalg::qr(in[0], is_full ? linalg::FullMatrices::yes : linalg::FullMatrices::no));
+       }},
+      {"eigh", [](const Json&, const Arrays& in) { return list_of(linalg::eigh(in[0])); }},
+      {"eigvalsh",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::eigvalsh(in[0])}; }},
+      {"svd",
+       [](const Json&, const Arrays& in) -> Arrays {
+         const auto [u, s, vt] = linalg::svd(in[0]);
+         return {u, s, vt};
+       }},
+      {"svdvals",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::svdvals(in[0])}; }}};
+  return list;
+}
+
+const Functions& systems() {
+  static const Functions list = {
+      {"solve",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::solve(in[0], in[1])}; }},
+      {"lu_solve",
+       [](const Json&, const Arrays& in) -> Arrays {
+         return {linalg::lu_solve(linalg::lu_factor(in[0]), in[1])};
+       }},
+      {"cholesky_solve",
+       [](const Json&, const Arrays& in) -> Arrays {
+         return {linalg::cholesky_solve(in[0], in[1])};
+       }},
+      {"solve_triangular",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {linalg::solve_triangular(in[0], in[1], triangular_options(a))};
+       }},
+      {"lstsq",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::lstsq(in[0], in[1])}; }},
+      {"pinv", [](const Json&, const Arrays& in) -> Arrays { return {linalg::pinv(in[0])}; }},
+      {"inv", [](const Json&, const Arrays& in) -> Arrays { return {linalg::inv(in[0])}; }},
+      {"det", [](const Json&, const Arrays& in) -> Arrays { return {linalg::det(in[0])}; }},
+      {"slogdet", [](const Json&, const Arrays& in) { return list_of(linalg::slogdet(in[0])); }},
+      {"matrix_power",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {linalg::matrix_power(in[0], a["n"])};
+       }},
+      {"matrix_rank",
+       [](const Json&, const Arrays& in) -> Arrays { return {linalg::matrix_rank(in[0])}; }}};
+  return list;
+}
+
+const Function& function_of(const std::string& name) {
+  const auto found = factorisations().find(name);
+  return found != factorisations().end() ? found->second : systems().at(name);
+}
+
+Array array_of(const Json& json, DType dtype) {
+  return astype(array(json["values"].get<std::vector<double>>(), json["shape"].get<Shape>()),
+                dtype);
+}
+
+/// `tolerance` is relative to the largest element.
+void expect_near(const Array& found, const Json& wanted, double tolerance) {
+  ASSERT_EQ(found.shape(), wanted["shape"].get<Shape>());
+  const std::vector<double> values = astype(found, DType::f64).to_vector<double>();
+  const auto numbers = wanted["values"].get<std::vector<double>>();
+  double largest = 1.0;
+  for (double number : numbers) largest = std::max(largest, std::abs(number));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], numbers[i], tolerance * largest) << "element " << i;
+  }
+}
+
+/// Results, then gradients of sum(result * cos(0, 1, 2, ..)) for all inputs.
+Arrays evaluate(const Json& c, const Arrays& inputs) {
+  const Function& function = function_of(c["name"]);
+  const Json& arguments = c["arguments"];
+  const auto run = jit([&](const Arrays& given) {
+    Arrays all = function(arguments, given);
+    if (!c.contains("gradients")) return all;
+    const auto loss = [&](const Arrays& in) {
+      Array total = zeros({}, in[0].dtype());
+      for (const Array& y : function(arguments, in)) {
+        total += sum(reshape(y, {-1}) * cos(astype(arange(y.size()), y.dtype())));
+      }
+      return total;
+    };
+    for (const Array& gradient : grad(loss)(given)) all.push_back(gradient);
+    return all;
+  });
+  return run(inputs);
+}
+
+/// Splits the batch and, where there is none, the rows.
+Arrays placed(const Arrays& inputs) {
+  Arrays result;
+  for (const Array& x : inputs) {
+    std::vector<SpecEntry> entries;
+    if (x.rank() > 0) entries.emplace_back("a");
+    if (x.rank() > 1) entries.emplace_back("b");
+    result.push_back(device_put(x, PartitionSpec(entries)));
+  }
+  return result;
+}
+
+Json wanted_of(const Json& c) {
+  Json wanted = c["outputs"];
+  if (c.contains("gradients")) {
+    wanted.insert(wanted.end(), c["gradients"].begin(), c["gradients"].end());
+  }
+  return wanted;
+}
+
+void check_case(const Json& c, DType dtype, double tolerance) {
+  SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump() + " " + std::string(name(dtype)));
+  Arrays inputs;
+  for (const Json& input : c["inputs"]) inputs.push_back(array_of(input, dtype));
+  const Arrays found = evaluate(c, inputs);
+  const Json wanted = wanted_of(c);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], wanted[i], tolerance);
+
+  const use_mesh scope(make_mesh({{"a", 2}, {"b", 2}}));
+  const Arrays on_mesh = evaluate(c, placed(inputs));
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(array_equal(found[i], on_mesh[i]));
+}
+
+TEST(LinalgGolden, IsThatOfJaxOnAnyMesh) {
+  const Json golden = read_golden("linalg.json");
+  ASSERT_GE(golden["cases"].size(), 60U);
+  for (const Json& c : golden["cases"]) {
+    check_case(c, DType::f64, 1e-9);
+    check_case(c, DType::f32, 5e-3);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
