@@ -47,20 +47,21 @@ std::vector<ValueId> random_outputs(Program& program) {
   return outputs;
 }
 
-bool has_while(const ir::Function& function) {
+/// Whether there is an op such as `while`.
+bool has_op_without_derivative(const ir::Function& function) {
   bool is_found = false;
   for_each_equation(function, [&](const ir::Equation& equation, const auto&) {
-    is_found = is_found || equation.op == &ops::while_op;
+    is_found = is_found || !equation.op->vjp.is_differentiable();
   });
   return is_found;
 }
 
-/// The derivative, or the function itself if a `while` loop, which has no derivative, prevents it.
+/// The derivative, or the function itself if an op without a derivative prevents it.
 ir::Function derivative_of(const ir::Function& function, const std::vector<std::size_t>& wrt) {
   try {
     return differentiate::value_and_grad(function, wrt);
   } catch (const UserError&) {
-    if (!has_while(function)) throw;
+    if (!has_op_without_derivative(function)) throw;
     return function;
   }
 }

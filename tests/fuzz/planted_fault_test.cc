@@ -320,7 +320,7 @@ TEST(PlantedFault, SpecialValuesAreCompared) {
   EXPECT_EQ(testing::first_difference(array(nan), array(-nan)), std::nullopt);
   EXPECT_NE(testing::first_difference(array(0.0f), array(-0.0f)), std::nullopt);
   EXPECT_NE(testing::first_difference(array(0.0f), array(nan)), std::nullopt);
-  EXPECT_NE(testing::first_difference(array(1.0f), array(nan), 4.0), std::nullopt);
+  EXPECT_NE(testing::first_difference(array(1.0f), array(nan), {.max_ulp = 4.0}), std::nullopt);
   EXPECT_NE(testing::first_difference(array(0.0f), array(1e-45f)), std::nullopt);
   EXPECT_EQ(testing::ulps_between(-0.0f, 1e-45f), 2.0);
   EXPECT_EQ(testing::ulps_between(1.0f, 1.0f + 0x1p-23f), 1.0);

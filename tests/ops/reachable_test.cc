@@ -7,6 +7,7 @@
 #include <set>
 
 #include <tessera/grad.h>
+#include <tessera/linalg.h>
 #include <tessera/tessera.h>
 
 #include "ops/record.h"
@@ -134,6 +135,11 @@ const std::vector<Call>& transformed_calls() {
         })(in.x);
       },
       [](const Inputs& in) {
+        const Array square = matmul(in.x, transpose(in.x));
+        return linalg::cholesky(square) + linalg::qr(square).first + linalg::solve(square, square) +
+               linalg::eigh(square).second + std::get<0>(linalg::svd(square));
+      },
+      [](const Inputs& in) {
         const random::Key key(0);
         return in.x + random::normal(random::fold_in(random::split<2>(key)[0], 1U), {4, 6});
       }};
@@ -167,7 +173,9 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"axis_index", "gone when its axis is mapped"},
       {"axis_permute", "gone when its axis is mapped"},
       {"collective_permute", "placed by the partitioner"},
+      {"geqrf", "half of qr, in programs of JAX"},
       {"halo_exchange", "placed by the partitioner"},
+      {"householder_product", "half of qr, in programs of JAX"},
       {"reduce_scatter", "placed by the partitioner"},
       {"stage_end", "placed by mark_stage_end within pipelines"},
       {"transfer", "placed between groups of devices"},

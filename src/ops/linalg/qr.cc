@@ -111,8 +111,9 @@ void geqrf_reference(const Attributes& /*attributes*/, const DenseList& in, Dens
     double below = 0.0;
     for (std::int64_t i = k + 1; i < m.rows; ++i) below += m(i, k) * m(i, k);
     taus(k, 0) = 0.0;
-    if (below == 0.0) continue;
-    const double beta = -std::copysign(std::sqrt(m(k, k) * m(k, k) + below), m(k, k));
+    if (below <= m.least) continue;  // its square has no digits in the dtype
+    const double length = std::sqrt(m(k, k) * m(k, k) + below);
+    const double beta = m(k, k) >= 0.0 ? -length : length;
     taus(k, 0) = (beta - m(k, k)) / beta;
     for (std::int64_t i = k + 1; i < m.rows; ++i) m(i, k) /= m(k, k) - beta;
     m(k, k) = beta;

@@ -179,8 +179,10 @@ Values sharding_constraint(Context& c) {
 }
 
 Values custom_call(Context& c) {
-  if (c.text("call_target_name") == "ApproxTopK") return approx_top_k(c);
-  c.unsupported("the function " + std::string(c.text("call_target_name")));
+  const std::string_view function = c.text("call_target_name");
+  if (function == "ApproxTopK") return approx_top_k(c);
+  if (const std::optional<Values> results = linear_algebra_call(c, function)) return *results;
+  c.unsupported("the function " + std::string(function));
 }
 
 }  // namespace

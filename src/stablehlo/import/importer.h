@@ -123,6 +123,8 @@ std::string_view joined_by(const Region& body);
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
 /// The custom call ApproxTopK: the exact greatest or least elements.
 Values approx_top_k(Context& c);
+/// The custom call of a factorisation; nullopt if it is another function.
+std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
 /// Whether a value is known to leave others unchanged.
 bool is_neutral(const Context& c, ValueId first, std::string_view join);
 /// Joins the first value of a reduction to its result, unless that changes nothing.
@@ -153,6 +155,7 @@ const Handlers& index_handlers();
 const Handlers& control_handlers();
 const Handlers& manual_handlers();
 const Handlers& generator_handlers();
+const Handlers& linear_algebra_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);

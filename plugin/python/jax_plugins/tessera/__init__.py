@@ -39,6 +39,8 @@ def initialize():
     from jax._src import xla_bridge
     from jax._src.interpreters import mlir
 
+    from jax_plugins.tessera import linalg
+
     _check_version()
     options = {}
     if jax.config.jax_num_cpu_devices > 0:
@@ -48,3 +50,4 @@ def initialize():
     # Only platforms in this list reuse the memory of donated arguments.
     if "tessera" not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append("tessera")
+    linalg.register()

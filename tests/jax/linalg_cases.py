@@ -1,0 +1,101 @@
+"""linalg_cases.py: linear algebra in JAX on Tessera, values and gradients beside JAX's CPU backend,
+over random sizes. Prints what differs."""
+import functools
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+
+from cases import main, same
+
+CASES = {}
+ROUNDS = 2
+rng = np.random.default_rng(5)
+
+
+def array(*shape, dtype):
+    return rng.uniform(-1, 1, shape).astype(dtype)
+
+
+def dominant(*shape, dtype):
+    """Well-conditioned, with distinct eigenvalues."""
+    return array(*shape, dtype=dtype) + np.diag(2.0 + np.arange(shape[-1])).astype(dtype)
+
+
+def absolute(function):
+    """Of vectors that are defined up to their sign."""
+    return lambda *args: jax.tree.map(jnp.abs, function(*args))
+
+
+def loss(function):
+    def total(*args):
+        return sum(jnp.sum(jnp.cos(x) * jnp.arange(x.size).reshape(x.shape))
+                   for x in jax.tree.leaves(function(*args)))
+    return total
+
+
+def add(name, function, *args, differentiable=True):
+    tolerance = 2e-4 if args[0].dtype == np.float32 else 1e-9
+    CASES[name] = functools.partial(same, function, *args, tolerance=tolerance)
+    if differentiable:
+        gradient = jax.grad(loss(function), argnums=tuple(range(len(args))))
+        CASES[name + "_grad"] = functools.partial(same, gradient, *args, tolerance=tolerance)
+
+
+def add_factorisations(tag, batch, n, m, dtype):
+    square = dominant(*batch, n, n, dtype=dtype)
+    other = array(*batch, n, m, dtype=dtype)
+    tall = dominant(*batch, max(n, m), min(n, m), dtype=dtype) if n == m else array(
+        *batch, max(n, m), min(n, m), dtype=dtype)
+    add("cholesky" + tag, jnp.linalg.cholesky, square)
+    add("cholesky_upper" + tag, lambda x: jnp.linalg.cholesky(x, upper=True), square)
+    add("eigh" + tag, absolute(jnp.linalg.eigh), square)
+    add("eigh_upper" + tag, absolute(lambda x: jnp.linalg.eigh(x, UPLO="U")), square)
+    add("eigvalsh" + tag, jnp.linalg.eigvalsh, square)
+    add("qr" + tag, jnp.linalg.qr, tall)
+    for mode in ("complete", "r", "raw"):
+        add(f"qr_{mode}{tag}", functools.partial(jnp.linalg.qr, mode=mode), other,
+            differentiable=False)
+    add("svd" + tag, absolute(lambda x: jnp.linalg.svd(x, full_matrices=False)), other)
+    add("svdvals" + tag, jnp.linalg.svdvals, other)
+    add("svd_full" + tag, lambda x: jnp.abs(jnp.matmul(*(
+        f(jnp.linalg.svd(x)[0]) for f in (lambda u: u, lambda u: jnp.swapaxes(u, -1, -2))))),
+        other, differentiable=False)
+    add("lu" + tag, jax.lax.linalg.lu, other, differentiable=False)
+    add("lu_square" + tag, lambda x: jsl.lu_factor(x)[0], square)
+
+
+def add_systems(tag, batch, n, m, dtype):
+    square, right = dominant(*batch, n, n, dtype=dtype), array(*batch, n, m, dtype=dtype)
+    add("solve" + tag, jnp.linalg.solve, square, right)
+    add("inv" + tag, jnp.linalg.inv, square)
+    add("det" + tag, jnp.linalg.det, square)
+    add("slogdet" + tag, lambda x: tuple(jnp.linalg.slogdet(x)), square)
+    add("cho_solve" + tag, lambda x, y: jsl.cho_solve((x, True), y), square, right)
+    add("pinv" + tag, jnp.linalg.pinv, array(*batch, n + 1, n, dtype=dtype))
+    add("matrix_rank" + tag, jnp.linalg.matrix_rank, square, differentiable=False)
+    add("lstsq" + tag, lambda x, y: jnp.linalg.lstsq(x, y)[0], dominant(n, n, dtype=dtype),
+        array(n, m, dtype=dtype))
+    for bits in range(8):
+        how = dict(lower=bool(bits & 1), trans=bits >> 1 & 1, unit_diagonal=bool(bits & 4))
+        add(f"solve_triangular_{bits}{tag}",
+            functools.partial(jsl.solve_triangular, **how), square, right)
+    for transpose_a in (False, True):
+        add(f"triangular_right_{transpose_a}{tag}",
+            lambda x, y, t=transpose_a: jax.lax.linalg.triangular_solve(
+                x, y, left_side=False, transpose_a=t, lower=True),
+            square, array(*batch, m, n, dtype=dtype))
+
+
+jax.config.update("jax_enable_x64", True)
+for round_number in range(ROUNDS):
+    batch = tuple(int(size) for size in rng.integers(1, 4, int(rng.integers(0, 3))))
+    n, m = (int(size) for size in rng.integers(1, 7, 2))
+    for dtype in (np.float32, np.float64):
+        tag = f"_{np.dtype(dtype).name}_{'x'.join(map(str, (*batch, n, m)))}_{round_number}"
+        add_factorisations(tag, batch, n, m, dtype)
+        add_systems(tag, batch, n, m, dtype)
+
+if __name__ == "__main__":
+    main(CASES)
