@@ -105,7 +105,8 @@ Verdict host_is_reference_of(const OpRecord& copy, const Case& c) {
   const auto inputs = testing::random_inputs(c);
   return testing::first_difference(
       testing::run_whole(testing::function_of(*c.op, c.sample()), inputs),
-      testing::run_reference(testing::function_of(copy, c.sample()), inputs), testing::Tolerance::of(c.sample()));
+      testing::run_reference(testing::function_of(copy, c.sample()), inputs),
+      testing::Tolerance::of(c.sample()));
 }
 
 /// The first problem that the checks find in any sample.

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <tessera/linalg.h>
 #include <tessera/tessera.h>
 
 #include "tests/peers/golden.h"

@@ -7,7 +7,6 @@
 #include <set>
 
 #include <tessera/grad.h>
-#include <tessera/linalg.h>
 #include <tessera/tessera.h>
 
 #include "ops/record.h"

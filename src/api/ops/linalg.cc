@@ -1,6 +1,5 @@
 // Linear algebra.
 #include <tessera/functions.h>
-#include <tessera/linalg.h>
 
 #include "api/operands.h"
 
