@@ -1,13 +1,11 @@
-// Functions composed of ops, the ops of neural networks, and linear algebra.
+// Functions composed of ops, and the ops of neural networks.
 //
 //   Array scaled = (x - mean(x, 0, keepdims)) / (stddev(x, 0, keepdims) + 1e-6);
 //   Array y = conv(images, kernel, {.strides = {2, 2}, .padding = "SAME"});
 //   Array z = max_pool(relu(y), {2, 2}, {2, 2});
 #pragma once
 
-#include <cstdint>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -198,80 +196,5 @@ Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int
                const Padding& padding = "VALID");
 Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
                const Padding& padding = "VALID");
-
-// --- linear algebra
-
-/// Factorisations, systems of equations and eigenvalues of matrices [.., rows, cols] of f32 or f64,
-/// one for each index of the leading dimensions. A matrix that is not finite gives NaN. On a mesh
-/// the leading dimensions may be split; matrices are whole on each device. Gradients are those of
-/// JAX: where eigenvalues or singular values are equal, the gradients of vectors are not finite.
-namespace linalg {
-
-// --- factorisations
-
-/// The lower triangular l with l * transpose(l) equal to (a + transpose(a)) / 2. NaN where a is not
-/// positive definite.
-Array cholesky(Operand a);
-
-/// What elimination with partial pivoting gives, for matrices [.., rows, cols].
-struct LuFactors {
-  Array packed;       // below the diagonal l, without its diagonal of ones; the rest is u
-  Array pivots;       // i32 [.., min(rows, cols)]: the row that was exchanged with row i
-  Array permutation;  // i32 [.., rows]: row i of l * u is row permutation[i] of a
-};
-LuFactors lu_factor(Operand a);
-
-enum class FullMatrices : std::uint8_t { no, yes };
-/// q with orthonormal columns and the upper triangular r, q * r = a. q is [.., rows, k] and r is
-/// [.., k, cols]; k is `rows` for full matrices, otherwise the lesser size. Full matrices with more
-/// rows than columns have no gradient.
-std::pair<Array, Array> qr(Operand a, FullMatrices full = FullMatrices::no);
-
-/// Eigenvalues in ascending order [.., n] and eigenvectors as columns [.., n, n] of the symmetric
-/// (a + transpose(a)) / 2. The first element of a vector that is larger than half of its largest
-/// one is positive.
-std::pair<Array, Array> eigh(Operand a);
-Array eigvalsh(Operand a);
-
-/// u [.., rows, k], singular values in descending order [.., k], and the transpose of v
-/// [.., k, cols], u * diag(s) * vt = a; k is the lesser size. Signs as those of eigh, in u.
-std::tuple<Array, Array, Array> svd(Operand a);
-Array svdvals(Operand a);
-
-// --- systems of equations; batch dimensions of a and b are broadcast
-
-/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. NaN or
-/// infinite where a is singular.
-Array solve(Operand a, Operand b);
-
-struct TriangularOptions {
-  bool lower = false;          // which triangle of `a` is read
-  bool transpose = false;      // solves transpose(a) * x = b
-  bool unit_diagonal = false;  // the diagonal is not read: it is 1
-};
-Array solve_triangular(Operand a, Operand b, const TriangularOptions& options = {});
-/// a * x = b from cholesky(a).
-Array cholesky_solve(Operand l, Operand b);
-/// a * x = b from lu_factor(a).
-Array lu_solve(const LuFactors& factors, Operand b);
-/// The x of least norm that makes the norm of a * x - b least. Singular values of at most `rcond`
-/// times the largest count as zero; -1: epsilon times the larger size.
-Array lstsq(Operand a, Operand b, double rcond = -1.0);
-
-// --- functions of matrices
-
-Array inv(Operand a);
-/// The Moore-Penrose inverse [.., cols, rows]. `rcond` as for lstsq.
-Array pinv(Operand a, double rcond = -1.0);
-/// [..]. Its gradient is NaN where a is singular.
-Array det(Operand a);
-/// The sign of the determinant, and the logarithm of its absolute value.
-std::pair<Array, Array> slogdet(Operand a);
-/// The product of n matrices a, or of inverses if n is negative.
-Array matrix_power(Operand a, std::int64_t n);
-/// The number of singular values above `rcond` times the largest: i32 [..].
-Array matrix_rank(Operand a, double rcond = -1.0);
-
-}  // namespace linalg
 
 }  // namespace tessera

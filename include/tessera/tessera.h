@@ -8,6 +8,7 @@
 #include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/jit.h>
+#include <tessera/linalg.h>
 #include <tessera/mesh.h>
 #include <tessera/ops.h>
 #include <tessera/profile.h>

@@ -1,8 +1,8 @@
 // Mistakes in linear algebra.
 #include <gtest/gtest.h>
 
-#include <tessera/functions.h>
 #include <tessera/grad.h>
+#include <tessera/linalg.h>
 
 #include "ir/text.h"
 #include "tests/errors/caught.h"

@@ -1,5 +1,6 @@
 // Linear algebra.
 #include <tessera/functions.h>
+#include <tessera/linalg.h>
 
 #include "api/operands.h"
 
