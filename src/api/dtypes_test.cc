@@ -72,6 +72,17 @@ TEST(Dtypes, HaveGradientsOfTheirOwn) {
   EXPECT_EQ(grad(loss)(full({2}, 0.5, DType::f16)).dtype(), DType::f16);
 }
 
+TEST(Dtypes, BitsOfHalvesWithinAProgram) {
+  const Array words = array<std::uint16_t>({15360, 16256, 17, 48000});
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto f = [&](const Array& x) {
+      const Array half = bitcast(bitwise_or(shift_right(x, 1), std::uint16_t{1}), dtype) * 2;
+      return bitwise_and(bitcast(half + 1, DType::u16), std::uint16_t{0xfff0});
+    };
+    EXPECT_EQ(jit(f)(words).to_vector<std::uint16_t>(), f(words).to_vector<std::uint16_t>());
+  }
+}
+
 TEST(Dtypes, AreConvertedOnce) {
   // Between two halves, by less than f32 can tell.
   const Array x = array<double>({1.0 + 0x1p-11 + 0x1p-40, 1.0 + 0x1p-11 - 0x1p-40});

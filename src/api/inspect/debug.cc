@@ -22,6 +22,10 @@ Array whole(const HostArray& array) {
   return detail::make_concrete(std::move(placement), std::move(tiles));
 }
 
+Array number(const Operand& operand) {
+  return detail::public_op(operand.where, [&] { return detail::as_array("debug", operand); });
+}
+
 using Receiver = std::function<void(const std::vector<HostArray>&)>;
 
 /// Calls `receive` now, or emits an equation that does.
@@ -29,7 +33,9 @@ void call_when_run(Receiver receive, const std::vector<Operand>& operands,
                    const std::source_location& where) {
   const CallScope scope(where);
   std::vector<Array> arrays;
-  for (const Operand& operand : operands) arrays.push_back(detail::as_array("debug", operand));
+  for (const Operand& operand : operands) {
+    arrays.push_back(operand.is_number() ? number(operand) : operand.array);
+  }
   // Every process computes what is printed, and the first one prints it.
   const auto receive_once = [receive = std::move(receive)](const std::vector<HostArray>& values) {
     if (run::world().rank() == 0) receive(values);
@@ -165,7 +171,7 @@ void check(const Format& format, const Parts& parts, const std::vector<Operand>&
          "write one {} for each array");
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Type type{detail::as_array("debug", operands[i]).dtype(), {}};
+    const Type type{detail::common_dtype("debug", {operands[i]}), {}};
     try {
       text_of(HostArray(type), parts.formats[i]);
     } catch (const fmt::format_error& error) {

@@ -1,5 +1,6 @@
 // debug::print and debug::callback: what is printed, how often and in which order.
 #include <gtest/gtest.h>
+#include <iostream>
 #include <sstream>
 #include <stdexcept>
 
@@ -49,14 +50,16 @@ TEST(DebugPrint, WritesNumbersAndNestedLists) {
 }
 
 TEST(DebugPrint, GoesToStandardOutputByItself) {
-  ::testing::internal::CaptureStdout();
+  std::ostringstream stream;
+  std::streambuf* const before = std::cout.rdbuf(stream.rdbuf());
   debug::print("a {} b {}", 3, full({}, true, DType::boolean));
   jit([](Array x) {
     debug::print("in jit: {}", x);
     debug::print("without arrays");
     return x + 1;
   })(full({}, 2.0));
-  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "a 3 b true\nin jit: 2\nwithout arrays\n");
+  std::cout.rdbuf(before);
+  EXPECT_EQ(stream.str(), "a 3 b true\nin jit: 2\nwithout arrays\n");
 }
 
 TEST(DebugPrint, RunsAlthoughNothingIsComputed) {
@@ -171,6 +174,7 @@ TEST(DebugPrint, OfABatchElementByElement) {
 
 TEST(DebugPrint, OfShards) {
   const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const use_mesh scope(mesh);
   const Array x = arange(8, DType::f32);
   const auto shards = [&](std::ostream& s) {
     jit([&](const Array& all) {
@@ -271,9 +275,9 @@ TEST(DebugCallback, InAPipelineIsAnError) {
       [&](const Array& w, const Array& xs) {
         const auto one = [&](const Array& x) {
           const Array y = mark_stage_end(printing(stream)(x) * w);
-          return sum(y * w);
+          return sum(mark_stage_end(y * w));
         };
-        return treduce(one, xs, GPipe{});
+        return treduce(one, xs, GPipe{2});
       },
       mesh);
   const Mistake mistake = mistake_of([&] { f(ones({3}), ones({2, 3})); });
