@@ -5,6 +5,7 @@
 //   Array z = max_pool(relu(y), {2, 2}, {2, 2});
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -239,16 +240,20 @@ struct Mode {
 /// A function of one array as a layer.
 struct Map {
   Array (*function)(Operand);
+  template <std::convertible_to<Array (*)(Operand)> F>
+  Map(F f) : function(f) {}  // NOLINT(google-explicit-constructor)
   Array operator()(Operand x) const { return function(std::move(x)); }
   std::string tessera_key() const;
 };
 template <typename T>
-using LayerOf = std::conditional_t<std::is_convertible_v<T, Array (*)(Operand)>, Map, T>;
-/// With the mode, if the layer takes one.
+using LayerOf = std::conditional_t<std::convertible_to<T, Array (*)(Operand)>, Map, T>;
+/// With the mode, if the layer takes one; without a mode not in training.
 template <typename Layer, typename... M>
 Array call_layer(Layer& layer, const Operand& x, const M&... mode) {
   if constexpr (std::is_invocable_v<Layer&, Operand, const M&...>) {
     return layer(x, mode...);
+  } else if constexpr (!std::is_invocable_v<Layer&, Operand>) {
+    return layer(x, Mode::eval());
   } else {
     return layer(x);
   }

@@ -197,7 +197,7 @@ const OpRecord host_callback_op{
     .reference = callback_reference,
     .cost = no_flops,
     .samples = Samples{callback_sample({{f32({5, 6})}}),
-                       callback_sample({{i32({10}), -9.0, 9.0}, {f32({10, 3})}}, 1)},
+                       callback_sample({{i32({10, 1}), -9.0, 9.0}, {f32({10, 3})}}, 1)},
 };
 
 OpFamily callback_ops() { return {&host_callback_op}; }
