@@ -4,6 +4,7 @@ where it may not run programs."""
 import shutil
 import subprocess
 import sys
+import tempfile
 
 SKIPPED = 77
 WANTED = ["f32[2,2] [1, 2, 3, 4]", "f32[1,2] (parameter up/kernel) [1, 1]", "bool[4,5]", "2.5",
@@ -21,10 +22,12 @@ def main():
     commands = ["set confirm off", "set debuginfod enabled off", f"source {printers}",
                 "break stop_here", "run"]
     for _ in range(2):
-        commands += [f'printf "is %s\\n", "{name}"\nprint {name}' for name in NAMES] + ["continue"]
-    script = "\n".join(commands)
-    result = subprocess.run(["gdb", "-nx", "-batch", "-x", "/dev/stdin", program], input=script,
-                            capture_output=True, text=True, timeout=120)
+        commands += [f"print {name}" for name in NAMES] + ["continue"]
+    with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
+        script.write("\n".join(commands) + "\n")
+        script.flush()
+        result = subprocess.run(["gdb", "-nx", "-batch", "-x", script.name, program],
+                                capture_output=True, text=True, timeout=120)
     if "ptrace: Operation not permitted" in result.stderr or "Could not trace" in result.stderr:
         print("skipped: gdb may not run programs here")
         sys.exit(SKIPPED)

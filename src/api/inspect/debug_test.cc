@@ -82,7 +82,7 @@ TEST(DebugPrint, WrongFormats) {
   EXPECT_EQ(what("{0}", {x}),
             "debug::print: the format string has a brace that stands for no array");
   EXPECT_EQ(what("}", {}), "debug::print: the format string has a brace that stands for no array");
-  EXPECT_TRUE(what("{:d}", {x}).starts_with("debug::print: {:d} is no format for f32: "));
+  EXPECT_EQ(what("{:d}", {x}), "debug::print: {:d} is no format for f32");
 }
 
 TEST(DebugPrint, ChangesNoBitsAndKeepsTheOrderOnAnyMesh) {
