@@ -47,6 +47,7 @@ std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& p
       {"<u8", "U64"},  {"<f8", "F64"}, {"|V2", "BF16"}, {"<V2", "BF16"}};  // as ml_dtypes stores it
   data::NpyReader reader{.types = {},
                          .least_rank = 0,
+                         .takes_empty = true,
                          .wanted = "row-major arrays of numbers",
                          .cure = "save copies of the arrays: np.ascontiguousarray(x)"};
   for (const auto& [type, dtype] : kTypes) reader.types.push_back(type);

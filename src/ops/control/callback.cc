@@ -36,19 +36,17 @@ std::vector<Type> callback_shape(const ShapeContext& c) {
   return {c.operands[0]};
 }
 
-/// The callback is called for each element of the batch, the last dimension fastest.
+/// The callback is called for each element of the batch, the last dimension fastest. Tokens are not
+/// connected yet, so that of one element does.
 std::vector<ValueId> callback_batch(BatchContext& c) {
-  c.is_result_batched[0] = c.is_batched[0];
-  std::vector<ValueId> operands = {c.operands[0]};
-  if (c.is_batched[0]) operands[0] = reshape(c.b, slice_dim(c.b, operands[0], 0, 0, 1), {});
-  const ValueId token = operands[0];
+  ValueId token = c.operands[0];
+  if (c.is_batched[0]) token = reshape(c.b, slice_dim(c.b, token, 0, 0, 1), {});
+  std::vector<ValueId> operands = {token};
   for (std::size_t i = 1; i < c.operands.size(); ++i) operands.push_back(c.batched(i));
   Attributes attributes = c.equation.attributes;
   attributes.set("num_batch", attributes.integer("num_batch") + 1);
-  const ValueId result = c.b.emit(host_callback_op, std::move(attributes), std::move(operands));
-  if (!c.is_batched[0]) return {result};
-  require(c.b.type(token) == u32({}), "tokens are scalars");
-  return {c.operands[0]};
+  c.b.emit(host_callback_op, std::move(attributes), std::move(operands));
+  return {c.batched(0)};
 }
 
 std::vector<HostArray> callback_reference(const ReferenceContext& c) {
@@ -63,7 +61,7 @@ std::vector<HostArray> callback_reference(const ReferenceContext& c) {
 }
 
 Sample callback_sample(std::vector<SampleOperand> operands, std::int64_t num_batch = 0) {
-  operands.insert(operands.begin(), {u32({}), 0.0, 0.0});
+  operands.insert(operands.begin(), {u32({}), 1.0, 4e9});
   return {.operands = std::move(operands),
           .attributes = {{"callback", ir::HostCallback{}}, {"num_batch", num_batch}}};
 }
