@@ -216,8 +216,11 @@ json modules_json(const ModuleTree& tree) {
 
 void draw_modules(const ModuleTree& tree, const std::string& flag, const std::string& path) {
   constexpr double kMargin = 10;
-  Picture probe(flag, path, 1, 1);
-  const double width = Drawing(probe).width_of(tree);
+  double width = 0;
+  {
+    Picture probe(flag, path, 1, 1);
+    width = Drawing(probe).width_of(tree);
+  }
   Picture page(flag, path, width + 2 * kMargin, Drawing::height_of(tree) + 2 * kMargin);
   Drawing(page).draw(tree, {kMargin, kMargin}, width, 0);
   page.write();
