@@ -14,8 +14,8 @@
 //   plan.seconds, plan.groups[0].exposed, plan.groups[0].memory
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <source_location>
 #include <string>
@@ -183,6 +183,11 @@ StepPlan plan_step(const LoweredProgram& step, const Cluster& cluster,
 
 // --- values while a program runs
 
+namespace detail {
+using Callback = Function<void, const std::vector<Array>&>;
+void callback(Callback f, const std::vector<Operand>& operands, const std::source_location& where);
+}  // namespace detail
+
 namespace debug {
 
 /// A format string with the line of the call.
@@ -199,17 +204,30 @@ struct Format {
 /// what f throws ends the run. Arrays are whole on any mesh, and with several processes the first
 /// calls f. vmap calls f for each element, shard_map for each shard. f runs on a thread of the
 /// engine and must not compute with the library. In pipelines it is an error.
-void callback(std::function<void(const std::vector<Array>&)> f, std::vector<Operand> operands,
-              std::source_location where = std::source_location::current());
+template <std::invocable<const std::vector<Array>&> F>
+void callback(F f, const std::vector<Operand>& operands,
+              std::source_location where = std::source_location::current()) {
+  detail::callback(detail::Callback(std::move(f)), operands, where);
+}
 
 /// Prints a line with the arrays in place of `{}`, or `{:.3f}` for the format of their elements, as
 /// callback does: to standard output, or to a stream that outlives the program.
-void print(std::ostream& stream, const Format& format, std::vector<Operand> operands);
-void print(const Format& format, std::vector<Operand> operands);
+void print(std::ostream& stream, const Format& format, const std::vector<Operand>& operands);
+void print(const Format& format, const std::vector<Operand>& operands);
 template <typename... Operands>
 requires(std::is_convertible_v<Operands, Operand>&&...) void print(const Format& format,
                                                                    const Operands&... operands) {
   print(format, std::vector<Operand>{Operand(operands)...});
+}
+
+/// Ends the run with a UserError that has this text, unless all elements of `holds`, bool, are
+/// true. The text is made as by print, and the error names the line of the call.
+void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands);
+template <typename... Operands>
+requires(std::is_convertible_v<Operands, Operand>&&...) void check(const Operand& holds,
+                                                                   const Format& format,
+                                                                   const Operands&... operands) {
+  check(holds, format, std::vector<Operand>{Operand(operands)...});
 }
 
 }  // namespace debug

@@ -13,7 +13,7 @@ TEST(DebugErrors, BraceThatStandsForNoArray) {
   const Array x = ones({2});
   const std::string text = caught([&] { debug::print("x = {0}", x); }).text;
   EXPECT_EQ(text,
-            "debug::print: the format string has a brace that stands for no array\n"
+            "debug: the format string has a brace that stands for no array\n"
             "  where:  <this line>\n"
             "  found:  \"x = {0}\"\n"
             "  wanted: {} for an array, or {:.3f} with the format of its elements\n"
@@ -23,7 +23,7 @@ TEST(DebugErrors, BraceThatStandsForNoArray) {
 TEST(DebugErrors, AnotherNumberOfArrays) {
   const std::string text = caught([&] { debug::print("{} and {}", ones({2})); }).text;
   EXPECT_EQ(text,
-            "debug::print: the format string is for another number of arrays\n"
+            "debug: the format string is for another number of arrays\n"
             "  where:  <this line>\n"
             "  found:  \"{} and {}\"\n"
             "  wanted: 1 braces, one for each array\n"
@@ -33,11 +33,33 @@ TEST(DebugErrors, AnotherNumberOfArrays) {
 TEST(DebugErrors, FormatOfAnotherType) {
   const std::string text = caught([&] { debug::print("{:d}", ones({2})); }).text;
   EXPECT_EQ(text,
-            "debug::print: {:d} is no format for f32\n"
+            "debug: {:d} is no format for f32\n"
             "  where:  <this line>\n"
             "  found:  \"{:d}\"\n"
             "  wanted: a format that std::format takes for such a number\n"
             "  cure:   write {} for the shortest form");
+}
+
+TEST(DebugErrors, CheckThatDoesNotHold) {
+  const Array x = array({1.0F, -2.0F});
+  const std::string text = caught([&] { debug::check(x > 0, "x = {:.1f}", x); }).text;
+  EXPECT_EQ(text,
+            "x = [1.0, -2.0]\n"
+            "  where:  <this line>\n"
+            "  found:  1 of 2 elements of the condition are false\n"
+            "  wanted: a condition that holds, as debug::check asks for\n"
+            "  cure:   look at what it is computed from with debug::print");
+}
+
+TEST(DebugErrors, CheckOfNumbers) {
+  const Array x = array({1.0F, -2.0F});
+  const std::string text = caught([&] { debug::check(x, "x = {}", x); }).text;
+  EXPECT_EQ(text,
+            "debug::check: the condition is not an array of bools\n"
+            "  where:  <this line>\n"
+            "  found:  f32\n"
+            "  wanted: bool\n"
+            "  cure:   compare first, for example x > 0");
 }
 
 TEST(DebugErrors, CallbackInACondition) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """read_checkpoint.py TESSERA: others read what `tessera train --checkpoint` and `tessera checkpoint
 convert` write, with the same bits: the package safetensors, PyTorch's reader of distributed
-checkpoints, Orbax, NumPy, torch.load and Flax. A package that is not installed is left out; without any, exit code 77."""
+checkpoints, Orbax, NumPy, torch.load and Flax. A package that is not installed is left out; without
+any, exit code 77."""
 import json
 import struct
 import subprocess

@@ -132,7 +132,7 @@ struct Parts {
 
 [[noreturn]] void fail(const Format& format, const std::string& what, const std::string& wanted,
                        const std::string& cure) {
-  throw UserError({.what = "debug::print: " + what,
+  throw UserError({.what = "debug: " + what,
                    .where = trace::call_span(format.where),
                    .found = "\"" + format.text + "\"",
                    .wanted = wanted,
@@ -164,7 +164,7 @@ Parts parse(const Format& format) {
   return parts;
 }
 
-void check(const Format& format, const Parts& parts, const std::vector<Operand>& operands) {
+void check_formats(const Format& format, const Parts& parts, const std::vector<Operand>& operands) {
   if (parts.formats.size() != operands.size()) {
     fail(format, "the format string is for another number of arrays",
          fmt::format("{} braces, one for each array", operands.size()),
@@ -181,35 +181,72 @@ void check(const Format& format, const Parts& parts, const std::vector<Operand>&
   }
 }
 
-}  // namespace
-
-void callback(std::function<void(const std::vector<Array>&)> f, std::vector<Operand> operands,
-              std::source_location where) {
-  const auto receive = [f = std::move(f)](const std::vector<HostArray>& values) {
-    std::vector<Array> arrays;
-    for (const HostArray& value : values) arrays.push_back(whole(value));
-    f(arrays);
-  };
-  call_when_run(receive, operands, where);
+std::string joined(const Parts& parts, const std::vector<HostArray>& values) {
+  std::string text = parts.texts[0];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    text += text_of(values[i], parts.formats[i]) + parts.texts[i + 1];
+  }
+  return text;
 }
 
-void print(std::ostream& stream, const Format& format, std::vector<Operand> operands) {
+}  // namespace
+
+void print(std::ostream& stream, const Format& format, const std::vector<Operand>& operands) {
   const CallScope scope(format.where);
   const Parts parts = parse(format);
-  check(format, parts, operands);
+  check_formats(format, parts, operands);
   const auto receive = [parts, &stream](const std::vector<HostArray>& values) {
-    std::string line = parts.texts[0];
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      line += text_of(values[i], parts.formats[i]) + parts.texts[i + 1];
-    }
-    line += '\n';
+    const std::string line = joined(parts, values) + '\n';
     stream << line << std::flush;
   };
   call_when_run(receive, operands, format.where);
 }
 
-void print(const Format& format, std::vector<Operand> operands) {
-  print(std::cout, format, std::move(operands));
+void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands) {
+  const CallScope scope(format.where);
+  const Parts parts = parse(format);
+  check_formats(format, parts, operands);
+  const DType dtype = detail::common_dtype("debug::check", {holds});
+  if (dtype != DType::boolean) {
+    throw UserError({.what = "debug::check: the condition is not an array of bools",
+                     .where = trace::call_span(format.where),
+                     .found = std::string(name(dtype)),
+                     .wanted = "bool",
+                     .cure = "compare first, for example x > 0"});
+  }
+  const auto receive = [parts, where = detail::call_span()](std::vector<HostArray> values) {
+    const auto elements = values[0].data<bool>();
+    const auto count = std::count(elements.begin(), elements.end(), false);
+    if (count == 0) return;
+    const std::int64_t size = std::ssize(elements);
+    values.erase(values.begin());
+    throw UserError(
+        {.what = joined(parts, values),
+         .where = where,
+         .found = fmt::format("{} of {} elements of the condition are false", count, size),
+         .wanted = "a condition that holds, as debug::check asks for",
+         .cure = "look at what it is computed from with debug::print"});
+  };
+  std::vector<Operand> all = {holds};
+  all.insert(all.end(), operands.begin(), operands.end());
+  call_when_run(receive, all, format.where);
+}
+
+void print(const Format& format, const std::vector<Operand>& operands) {
+  print(std::cout, format, operands);
 }
 
 }  // namespace tessera::debug
+
+namespace tessera::detail {
+
+void callback(Callback f, const std::vector<Operand>& operands, const std::source_location& where) {
+  const auto receive = [f = std::move(f)](const std::vector<ops::HostArray>& values) {
+    std::vector<Array> arrays;
+    for (const ops::HostArray& value : values) arrays.push_back(debug::whole(value));
+    f(arrays);
+  };
+  debug::call_when_run(receive, operands, where);
+}
+
+}  // namespace tessera::detail

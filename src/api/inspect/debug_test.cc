@@ -1,4 +1,5 @@
 // debug::print and debug::callback: what is printed, how often and in which order.
+#include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <sstream>
@@ -77,12 +78,11 @@ TEST(DebugPrint, WrongFormats) {
   const auto what = [&](const char* format, const std::vector<Operand>& operands) {
     return mistake_of([&] { debug::print(format, operands); }).what;
   };
-  EXPECT_EQ(what("{} {}", {x}), "debug::print: the format string is for another number of arrays");
-  EXPECT_EQ(what("{", {x}), "debug::print: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("{0}", {x}),
-            "debug::print: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("}", {}), "debug::print: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("{:d}", {x}), "debug::print: {:d} is no format for f32");
+  EXPECT_EQ(what("{} {}", {x}), "debug: the format string is for another number of arrays");
+  EXPECT_EQ(what("{", {x}), "debug: the format string has a brace that stands for no array");
+  EXPECT_EQ(what("{0}", {x}), "debug: the format string has a brace that stands for no array");
+  EXPECT_EQ(what("}", {}), "debug: the format string has a brace that stands for no array");
+  EXPECT_EQ(what("{:d}", {x}), "debug: {:d} is no format for f32");
 }
 
 TEST(DebugPrint, ChangesNoBitsAndKeepsTheOrderOnAnyMesh) {
@@ -258,6 +258,27 @@ TEST(DebugCallback, WhatItThrowsEndsTheRun) {
   EXPECT_EQ(f(full({}, 1.0)).item<float>(), 2);
   EXPECT_THROW(f(full({}, -1.0)), std::domain_error);
   EXPECT_EQ(f(full({}, 1.0)).item<float>(), 2);
+}
+
+TEST(DebugCheck, EndsTheRunWhereItDoesNotHold) {
+  const use_mesh mesh(make_mesh({{"data", 2}}));
+  std::uint32_t line = 0;
+  const auto f = [&](const Array& v) {
+    line = std::source_location::current().line() + 1;
+    debug::check(v > 0, "v is not positive: {}", v);
+    return log(v);
+  };
+  const auto mean_of = [&](const Array& v) { return mean(f(v)); };
+  const Array good = device_put(array({1.0F, 2.0F}), P{"data"});
+  const Array bad = device_put(array({1.0F, -2.0F}), P{"data"});
+  expect_same_bits(jit(f)(good), log(good));
+  for (const auto& run : std::vector<std::function<void()>>{[&] { f(bad); }, [&] { jit(f)(bad); },
+                                                            [&] { jit(grad(mean_of))(bad); }}) {
+    const Mistake mistake = mistake_of(run);
+    EXPECT_EQ(mistake.what, "v is not positive: [1, -2]");
+    EXPECT_EQ(mistake.found, "1 of 2 elements of the condition are false");
+    EXPECT_EQ(mistake.where.line, line);
+  }
 }
 
 TEST(DebugCallback, IsNotRepeatedToFindNaNs) {
