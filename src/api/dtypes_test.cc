@@ -94,7 +94,8 @@ TEST(Dtypes, AttentionOfDoublesIsThatOfFloats) {
                       AttentionMask{.before = 2, .after = 1, .scale = 0.3},
                       AttentionMask{.lengths = array<std::int32_t>({0, 4}),
                                     .bias = random::normal(keys[3], {1, 4, 1, 9})}};
-  const auto evaluated = [&](const AttentionMask& mask, DType dtype) {
+  const auto evaluated = [&](AttentionMask mask, DType dtype) {
+    if (mask.bias) mask.bias = astype(*mask.bias, dtype);
     const auto loss = [&](const Array& a, const Array& b, const Array& c) {
       const Array y = attention(a, b, c, mask);
       return std::tuple(sum(y * sin(y)), y);
