@@ -22,6 +22,9 @@ install(FILES
   ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
   DESTINATION ${package_dir})
 
+# Printers for gdb.
+install(FILES tools/gdb/tessera.py DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/gdb)
+
 # For pkg-config. Its folder may be moved with the rest.
 file(RELATIVE_PATH tessera_prefix_from_pc
   /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

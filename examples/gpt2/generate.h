@@ -1,4 +1,4 @@
-// Continues a text, token by token.
+// Continues texts, token by token.
 #pragma once
 
 #include <functional>
@@ -10,42 +10,58 @@
 namespace gpt2 {
 
 struct GenerateOptions {
-  std::int64_t tokens = 64;    // at most, behind the prompt
-  std::int64_t sequences = 1;  // different continuations
+  std::int64_t tokens = 64;    // at most, behind the prompts
+  std::int64_t sequences = 1;  // different continuations of each prompt
   nn::SamplingOptions sampling = {};
   std::int64_t seed = 0;
   Mesh mesh = {};  // its axis `data` splits the sequences
 };
 
-/// Tokens of the sequences, in steps. All of them begin with the same prompt. The tokens depend on
-/// the seed, and not on the mesh.
+using Tokens = std::vector<std::int32_t>;
+
+/// Tokens of the sequences, in steps: `sequences` of each prompt, one prompt after the other. The
+/// tokens depend on the prompt and the seed, neither on the mesh nor on the other prompts.
 class Generator {
  public:
-  /// Reads the prompt, which has at least one token.
-  Generator(const GPT2& model, const Config& config, const std::vector<std::int32_t>& prompt,
+  /// Reads the prompts, which all have the same number of tokens, at least one.
+  Generator(const GPT2& model, const Config& config, const std::vector<Tokens>& prompts,
             const GenerateOptions& options)
       : model_(model),
         sharding_(options.mesh.axes().empty() ? NamedSharding()
                                               : NamedSharding(options.mesh, P{"data"})),
         key_(options.seed),
         step_(jit(
-            [sampling = options.sampling](const GPT2& m, Cache cache, Array ids, Key key) {
+            [sampling = options.sampling, sequences = options.sequences](const GPT2& m, Cache cache,
+                                                                         Array ids, Key key) {
               const Key drawn = random::fold_in(key, cache[0].length);
-              Array next = nn::sample(drawn, m.next_logits(ids, cache), sampling);
-              return std::tuple(next, std::move(cache));
+              const Array logits = m.next_logits(ids, cache);
+              // Each prompt gets the draws that it would get alone.
+              const auto draw = [&](const Array& rows) {
+                return nn::sample(drawn, rows, sampling);
+              };
+              const Array rows = reshape(logits, {-1, sequences, logits.dim(1)});
+              return std::tuple(reshape(vmap(draw)(rows), {-1}), std::move(cache));
             },
             {.donate_argnums = {1}, .name = "generate"})) {
-    const auto length = static_cast<std::int64_t>(prompt.size());
-    cache_ = make_cache(config, options.sequences, length + options.tokens);
+    const auto length = std::ssize(prompts.at(0));
+    const std::int64_t batch = std::ssize(prompts) * options.sequences;
+    cache_ = make_cache(config, batch, length + options.tokens);
     for (nn::AttentionCache& layer : cache_) {
       layer.keys = device_put(layer.keys, sharding_);
       layer.values = device_put(layer.values, sharding_);
     }
-    advance(broadcast_to(array(prompt, {1, length}), {options.sequences, length}));
+    Tokens rows;
+    for (const Tokens& prompt : prompts) {
+      require(std::ssize(prompt) == length, "prompts have the same number of tokens");
+      for (std::int64_t i = 0; i < options.sequences; ++i) {
+        rows.insert(rows.end(), prompt.begin(), prompt.end());
+      }
+    }
+    advance(array(rows, {batch, length}));
   }
 
   /// The next token of each sequence.
-  std::vector<std::int32_t> next() {
+  Tokens next() {
     if (is_read_) advance(expand_dims(next_, 1));
     is_read_ = true;
     return next_.to_vector<std::int32_t>();

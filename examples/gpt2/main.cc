@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     const gpt2::Config config = gpt2::read_config(folder);
     const gpt2::GPT2 model = gpt2::read_weights(folder, config);
     const data::BytePairTokenizer tokenizer(folder + "/vocab.json", folder + "/merges.txt");
-    gpt2::Generator generator(model, config, tokenizer.encode(argv[2]),
+    gpt2::Generator generator(model, config, {tokenizer.encode(argv[2])},
                               {.tokens = tokens, .sampling = {.temperature = 0}});
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < tokens; ++i) ids.push_back(generator.next()[0]);

@@ -22,6 +22,7 @@ struct Config {
   double epsilon = 1e-5;        // of the norms
   double deviation = 0.02;      // of initial kernels and embeddings
   bool is_tied = true;          // the head is the token embedding
+  double dropout = 0;           // in training, of embeddings and of what blocks add
   DType dtype = DType::f32;     // of activations; parameters are f32
   std::optional<int> end = {};  // the token that ends a text
 };
@@ -58,6 +59,7 @@ struct Block {
   nn::LayerNorm norm_attention, norm_mlp;
   nn::SelfAttention attention;
   nn::Dense up, down;
+  nn::Dropout dropout_attention, dropout_mlp;
   Activation activation;
 
   Block(const nn::Scope& scope, const Config& c)
@@ -66,17 +68,24 @@ struct Block {
         attention(scope / "attn", attention_options(c)),
         up(dense(scope / "c_fc", c.features, c.hidden, c)),
         down(dense(scope / "c_proj", c.hidden, c.features, c)),
+        dropout_attention(scope / "dropout_attn", c.dropout),
+        dropout_mlp(scope / "dropout_mlp", c.dropout),
         activation(c.activation) {}
 
   Array normed(const Array& x) const {
     return with_sharding_constraint(norm_attention(x), P{"data"});
   }
-  Array mlp(const Array& x) const { return x + down(activate(activation, up(norm_mlp(x)))); }
-  Array operator()(const Array& x) const { return mlp(x + attention(normed(x))); }
-  Array operator()(const Array& x, nn::AttentionCache& cache) const {
-    return mlp(x + attention(normed(x), cache));
+  Array mlp(const Array& x) const { return down(activate(activation, up(norm_mlp(x)))); }
+  Array operator()(const Array& x, const nn::Mode& mode) const {
+    const Array y = x + dropout_attention(attention(normed(x)), mode);
+    return y + dropout_mlp(mlp(y), mode);
   }
-  TESSERA_MODULE(norm_attention, norm_mlp, attention, up, down, activation)
+  Array operator()(const Array& x, nn::AttentionCache& cache) const {
+    const Array y = x + attention(normed(x), cache);
+    return y + mlp(y);
+  }
+  TESSERA_MODULE(norm_attention, norm_mlp, attention, up, down, dropout_attention, dropout_mlp,
+                 activation)
 };
 
 /// What the blocks remember of earlier positions.
@@ -94,6 +103,7 @@ inline Cache make_cache(const Config& c, std::int64_t batch, std::int64_t capaci
 struct GPT2 {
   nn::Embed tokens;
   Param positions;
+  nn::Dropout dropout;
   std::vector<Block> blocks;
   nn::LayerNorm norm;
   std::optional<nn::Dense> head;
@@ -101,6 +111,7 @@ struct GPT2 {
   GPT2(const nn::Scope& scope, const Config& c)
       : tokens(scope / "wte", c.vocab, c.features, nn::init::normal(c.deviation), c.dtype),
         positions(scope.param("wpe", nn::init::normal(c.deviation), {c.positions, c.features})),
+        dropout(scope / "dropout", c.dropout),
         norm(scope / "ln_f", c.features, c.epsilon, c.dtype) {
     for (std::int64_t i = 0; i < c.layers; ++i) {
       blocks.emplace_back(scope / ("h_" + std::to_string(i)), c);
@@ -109,13 +120,15 @@ struct GPT2 {
   }
 
   /// Token ids i32 [B,T] -> what the head reads, [B,T,F].
-  Array features(const Array& ids) const {
-    Array x = embedded(ids, positions.slice(0, 0, ids.dim(1)));
-    for (const Block& block : blocks) x = block(x);
+  Array features(const Array& ids, const nn::Mode& mode = nn::Mode::eval()) const {
+    Array x = dropout(embedded(ids, positions.slice(0, 0, ids.dim(1))), mode);
+    for (const Block& block : blocks) x = block(x, mode);
     return norm(x);
   }
   /// Token ids i32 [B,T] -> logits [B,T,V].
-  Array operator()(const Array& ids) const { return logits(features(ids)); }
+  Array operator()(const Array& ids, const nn::Mode& mode = nn::Mode::eval()) const {
+    return logits(features(ids, mode));
+  }
   /// Ids that follow those in the cache -> the logits of the next token, [B,V].
   Array next_logits(const Array& ids, Cache& cache) const {
     const Array first = cache[0].length;
@@ -126,7 +139,7 @@ struct GPT2 {
   }
   /// [F,V]: the kernel of the head.
   Array head_kernel() const { return head ? Array(head->kernel) : transpose(tokens.embedding); }
-  TESSERA_MODULE(tokens, positions, blocks, norm, head)
+  TESSERA_MODULE(tokens, positions, dropout, blocks, norm, head)
 
  private:
   Array embedded(const Array& ids, const Array& places) const {
@@ -144,14 +157,15 @@ inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0},
 
 /// Mean cross-entropy in nats of predicting each token from those before it. With `recomputes` the
 /// logits are made in blocks, and again in the derivative.
-inline Array next_token_loss(const GPT2& model, const Array& ids, bool recomputes = false) {
+inline Array next_token_loss(const GPT2& model, const Array& ids, bool recomputes = false,
+                             const nn::Mode& mode = nn::Mode::eval()) {
   const Array labels = next_tokens(ids);
   Array losses;
   if (recomputes) {
-    const Array x = model.features(ids);
+    const Array x = model.features(ids, mode);
     losses = linear_cross_entropy(x, astype(model.head_kernel(), x.dtype()), labels);
   } else {
-    losses = cross_entropy(model(ids), labels);
+    losses = cross_entropy(model(ids, mode), labels);
   }
   return sum(losses) / static_cast<double>(ids.dim(0) * (ids.dim(1) - 1));
 }

@@ -176,6 +176,9 @@ std::vector<std::string> verify(const std::string& path);
 enum class ExportFormat : std::uint8_t {
   safetensors,  // whole arrays in model-*.safetensors with model.safetensors.index.json
   orbax,        // a folder that Orbax restores as nested dicts, keyed by parts of paths
+  npz,          // arrays.npz for np.load
+  torch,        // weights.pt for torch.load, a dict whose names have dots
+  msgpack,      // arrays.msgpack for flax.serialization.msgpack_restore
 };
 /// Options of export_checkpoint.
 struct ExportOptions {

@@ -5,7 +5,10 @@
 //   Array z = max_pool(relu(y), {2, 2}, {2, 2});
 #pragma once
 
+#include <concepts>
+#include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,11 @@ Array cross_entropy(Operand logits, Operand labels, double label_smoothing = 0);
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
 /// -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits)) of each element, 0 <= y <= 1.
 Array sigmoid_binary_cross_entropy(Operand logits, Operand labels);
+/// -log of the probability that frames give these labels, in any alignment (Graves et al. 2006):
+/// logits [B,T,C], labels i32 [B,N] and how many of each count, i32 [B] -> f32 [B]. Class `blank`
+/// stands between labels. Infinite where the labels do not fit; there the gradient is 0.
+Array ctc_loss(Operand logits, Operand logit_lengths, Operand labels, Operand label_lengths,
+               std::int64_t blank = 0);
 /// Half the square of the difference e up to |e| = delta, from there on linear.
 Array huber_loss(Operand predictions, Operand targets, double delta = 1);
 
@@ -124,6 +132,24 @@ Array flip(Operand x, Axes axes = {});
 Array linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
                std::source_location where = std::source_location::current());
 
+/// The distinct elements of an array, ascending. All arrays have a size that is known ahead.
+struct Unique {
+  Array values;   // [size]: those beyond the last one are `fill`
+  Array indices;  // i32 [size]: the first place of each in the flattened array
+  Array inverse;  // i32 of the shape of x: where each element of x is among them
+  Array counts;   // i32 [size]: how often each occurs; 0 for filled places
+  TESSERA_TREE(values, indices, inverse, counts)
+};
+/// If there are more than `size`, the smallest of them; then `inverse` may be `size` or more. NaNs
+/// count as one. Without `fill` it is the smallest element.
+Unique unique(Operand x, std::int64_t size, std::optional<Operand> fill = {});
+
+enum class ResizeMethod : std::uint8_t { nearest, linear, cubic };
+/// x with another size in each dimension, as jax.image.resize: nearest takes elements, linear and
+/// cubic weigh neighbours. With `antialias` a smaller result averages all that it covers.
+Array resize(Operand x, Shape shape, ResizeMethod method = ResizeMethod::linear,
+             bool antialias = true);
+
 // --- attention
 
 /// Which keys a query sees, and what is added to its scores. Positions count from 0 in both q and
@@ -196,5 +222,57 @@ Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int
                const Padding& padding = "VALID");
 Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
                const Padding& padding = "VALID");
+
+// --- what layers are made of
+
+namespace nn {
+
+/// What is different in training.
+struct Mode {
+  std::optional<Key> dropout_key;  // empty: no dropout
+  bool is_training = false;        // whether BatchNorm reads the batch and updates its buffers
+  static Mode eval() { return {}; }
+  static Mode train() { return {.dropout_key = {}, .is_training = true}; }
+  static Mode train(Key key) { return {.dropout_key = std::move(key), .is_training = true}; }
+  TESSERA_TREE(dropout_key, is_training)
+};
+
+/// A function of one array as a layer.
+struct Map {
+  Array (*function)(Operand);
+  template <std::convertible_to<Array (*)(Operand)> F>
+  Map(F f) : function(f) {}  // NOLINT(google-explicit-constructor)
+  Array operator()(Operand x) const { return function(std::move(x)); }
+  std::string tessera_key() const;
+};
+template <typename T>
+using LayerOf = std::conditional_t<std::convertible_to<T, Array (*)(Operand)>, Map, T>;
+/// With the mode, if the layer takes one; without a mode not in training.
+template <typename Layer, typename... M>
+Array call_layer(Layer& layer, const Operand& x, const M&... mode) {
+  if constexpr (std::is_invocable_v<Layer&, Operand, const M&...>) {
+    return layer(x, mode...);
+  } else if constexpr (!std::is_invocable_v<Layer&, Operand>) {
+    return layer(x, Mode::eval());
+  } else {
+    return layer(x);
+  }
+}
+
+/// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; the softmax is f32.
+Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
+/// PE[pos, 2i] = sin(pos f_i), PE[pos, 2i+1] = cos(pos f_i), f_i = 10000^(-2i / width).
+Array sinusoidal_positions(std::int64_t length, std::int64_t width,
+                           std::source_location where = std::source_location::current());
+
+struct SamplingOptions {
+  double temperature = 1;  // 0: always the most likely token
+  std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
+  double top_p = 1;        // of those, only the most likely that together have this probability
+};
+/// One token for each row: logits [..,V] -> i32 [..].
+Array sample(const Key& key, Operand logits, const SamplingOptions& options = {});
+
+}  // namespace nn
 
 }  // namespace tessera

@@ -11,8 +11,6 @@
 // The same names and seed give the parameters of Linen, or with Scope::nnx those of NNX.
 #pragma once
 
-#include <concepts>
-#include <memory>
 #include <optional>
 
 #include <tessera/control.h>
@@ -87,16 +85,6 @@ struct Conv {
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(Conv);
   TESSERA_MODULE(kernel, bias, dtype, options)
-};
-
-/// What is different in training.
-struct Mode {
-  std::optional<Key> dropout_key;  // empty: no dropout
-  bool is_training = false;        // whether BatchNorm reads the batch and updates its buffers
-  static Mode eval() { return {}; }
-  static Mode train() { return {.dropout_key = {}, .is_training = true}; }
-  static Mode train(Key key) { return {.dropout_key = std::move(key), .is_training = true}; }
-  TESSERA_TREE(dropout_key, is_training)
 };
 
 /// In training, elements become 0 with probability `rate`, otherwise x / (1 - rate). Which ones
@@ -216,16 +204,32 @@ struct SelfAttention {
                  dtype)
 };
 
-/// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; the softmax is f32.
-Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
+/// Layers and functions of one array, such as relu, one after the other. Layers that take a Mode
+/// get `mode`, if one is given.
+template <typename... Layers>
+struct Sequential {
+  std::tuple<Layers...> layers;
+  explicit Sequential(Layers... list) : layers(std::move(list)...) {}
+  template <typename... M>
+  Array operator()(Operand x, const M&... mode) {
+    return apply(layers, x, mode...);
+  }
+  template <typename... M>
+  Array operator()(Operand x, const M&... mode) const {
+    return apply(layers, x, mode...);
+  }
+  TESSERA_MODULE(layers)
 
-struct SamplingOptions {
-  double temperature = 1;  // 0: always the most likely token
-  std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
-  double top_p = 1;        // of those, only the most likely that together have this probability
+ private:
+  template <typename List, typename... M>
+  static Array apply(List& layers, Operand x, const M&... mode) {
+    const CallScope call(x.where);
+    std::apply([&](auto&... layer) { ((x = call_layer(layer, x, mode...)), ...); }, layers);
+    return x.array;
+  }
 };
-/// One token for each row: logits [..,V] -> i32 [..].
-Array sample(const Key& key, Operand logits, const SamplingOptions& options = {});
+template <typename... Layers>
+Sequential(Layers...) -> Sequential<LayerOf<Layers>...>;
 
 /// Equal layers applied one after the other; the first dimension of parameters is the layer.
 template <typename Layer>
@@ -292,9 +296,5 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x) {
   auto [last, y] = tessera::scan(step, carry, transpose(x, {1, 0, 2}));
   return {std::move(last), transpose(y, {1, 0, 2})};
 }
-
-/// PE[pos, 2i] = sin(pos f_i), PE[pos, 2i+1] = cos(pos f_i), f_i = 10000^(-2i / width).
-Array sinusoidal_positions(std::int64_t length, std::int64_t width,
-                           std::source_location where = std::source_location::current());
 
 }  // namespace tessera::nn

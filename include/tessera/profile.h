@@ -1,5 +1,5 @@
 // Counters and traces of a run: where its time and its memory went. Plans: how long a step would
-// take on a cluster that is not at hand.
+// take on a cluster that is not at hand. debug::print shows the values inside of jitted functions.
 //
 //   profile::start_trace("profiles");
 //   for (int i = 0; i < 5; ++i) {
@@ -14,12 +14,14 @@
 //   plan.seconds, plan.groups[0].exposed, plan.groups[0].memory
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <source_location>
 #include <string>
 #include <vector>
 
-#include <tessera/types.h>
+#include <tessera/array.h>
 
 namespace tessera {
 
@@ -178,5 +180,56 @@ struct StepPlan {
 /// if the mesh has another number of devices than the cluster, and for speeds that are not above 0.
 StepPlan plan_step(const LoweredProgram& step, const Cluster& cluster,
                    std::source_location where = std::source_location::current());
+
+// --- values while a program runs
+
+namespace detail {
+using Callback = Function<void, const std::vector<Array>&>;
+void callback(Callback f, const std::vector<Operand>& operands, const std::source_location& where);
+}  // namespace detail
+
+namespace debug {
+
+/// A format string with the line of the call.
+struct Format {
+  std::string text;
+  std::source_location where;
+  template <std::convertible_to<std::string> T>
+  Format(T&& format, std::source_location caller = std::source_location::current())  // NOLINT
+      : text(std::forward<T>(format)), where(caller) {}
+};
+
+/// Calls `f` with the values of these arrays, now or, inside of jit, grad, vmap, scan and cond,
+/// each time the program gets there. The calls have the order of the program and change no bits;
+/// what f throws ends the run. Arrays are whole on any mesh, and with several processes the first
+/// calls f. vmap calls f for each element, shard_map for each shard. f runs on a thread of the
+/// engine and must not compute with the library. In pipelines it is an error.
+template <std::invocable<const std::vector<Array>&> F>
+void callback(F f, const std::vector<Operand>& operands,
+              std::source_location where = std::source_location::current()) {
+  detail::callback(detail::Callback(std::move(f)), operands, where);
+}
+
+/// Prints a line with the arrays in place of `{}`, or `{:.3f}` for the format of their elements, as
+/// callback does: to standard output, or to a stream that outlives the program.
+void print(std::ostream& stream, const Format& format, const std::vector<Operand>& operands);
+void print(const Format& format, const std::vector<Operand>& operands);
+template <typename... Operands>
+requires(std::is_convertible_v<Operands, Operand>&&...) void print(const Format& format,
+                                                                   const Operands&... operands) {
+  print(format, std::vector<Operand>{Operand(operands)...});
+}
+
+/// Ends the run with a UserError that has this text, unless all elements of `holds`, bool, are
+/// true. The text is made as by print, and the error names the line of the call.
+void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands);
+template <typename... Operands>
+requires(std::is_convertible_v<Operands, Operand>&&...) void check(const Operand& holds,
+                                                                   const Format& format,
+                                                                   const Operands&... operands) {
+  check(holds, format, std::vector<Operand>{Operand(operands)...});
+}
+
+}  // namespace debug
 
 }  // namespace tessera

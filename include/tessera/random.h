@@ -68,6 +68,16 @@ Array uniform(const Key& key, Shape shape = {}, float low = 0.0F, float high = 1
               std::source_location where = std::source_location::current());
 Array normal(const Key& key, Shape shape = {},
              std::source_location where = std::source_location::current());
+/// The same in f64, f16 or bf16, with the bits that JAX draws for that dtype.
+Array uniform(const Key& key, Shape shape, DType dtype, double low = 0.0, double high = 1.0,
+              std::source_location where = std::source_location::current());
+Array normal(const Key& key, Shape shape, DType dtype,
+             std::source_location where = std::source_location::current());
+/// The gamma distribution with shape parameter `alpha`, f32 or f64, and scale 1: one number for
+/// each element of `shape`, to which alpha is broadcast. Missing: the shape of alpha. No gradient
+/// flows.
+Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
+            std::source_location where = std::source_location::current());
 /// A standard normal within (lower, upper).
 Array truncated_normal(const Key& key, float lower, float upper, Shape shape = {},
                        std::source_location where = std::source_location::current());

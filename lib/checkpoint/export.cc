@@ -8,6 +8,7 @@
 #include "checkpoint/read_tile.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/save.h"
+#include "foreign/write.h"
 
 namespace tessera::checkpoint {
 
@@ -175,6 +176,25 @@ void export_orbax(const Export& work) {
                                           {"custom_metadata", nullptr}}));
 }
 
+// --- one file of another program
+
+void export_file(const Export& work, const std::string& name,
+                 void (*write)(const foreign::Sources&, const foreign::Append&)) {
+  foreign::Sources sources;
+  for (const auto& [new_name, array] : work.arrays) {
+    sources.push_back({.name = new_name, .type = array->type, .elements = [&work, array = array] {
+                         return work.elements(*array);
+                       }});
+  }
+  OutputFile file(work.disk, work.target.place() + "/" + name, work.target.path() + "/" + name);
+  std::int64_t size = 0;
+  write(sources, [&](std::span<const std::byte> bytes) {
+    file.write(bytes, size);
+    size += std::ssize(bytes);
+  });
+  file.sync();
+}
+
 /// The arrays below `subtree`, with names relative to it; all arrays if it is empty.
 std::vector<std::pair<std::string, const IndexedArray*>> below(const Index& index,
                                                                const std::string& subtree,
@@ -214,10 +234,22 @@ void export_checkpoint(const std::string& folder, const std::string& target,
   Unfinished unfinished(disk, to);
   disk.make_folder(unfinished.place(), to);
   const Export work{disk, files, std::move(arrays), unfinished};
-  if (options.format == ExportFormat::orbax) {
-    export_orbax(work);
-  } else {
-    export_safetensors(work, options.file_bytes);
+  switch (options.format) {
+    case ExportFormat::safetensors:
+      export_safetensors(work, options.file_bytes);
+      break;
+    case ExportFormat::orbax:
+      export_orbax(work);
+      break;
+    case ExportFormat::npz:
+      export_file(work, "arrays.npz", foreign::write_npz);
+      break;
+    case ExportFormat::torch:
+      export_file(work, "weights.pt", foreign::write_torch);
+      break;
+    case ExportFormat::msgpack:
+      export_file(work, "arrays.msgpack", foreign::write_msgpack);
+      break;
   }
   disk.sync_folder(unfinished.place(), to);
   unfinished.commit();

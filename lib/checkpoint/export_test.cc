@@ -5,6 +5,7 @@
 #include "checkpoint/json.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_support.h"
+#include "foreign/write.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -139,6 +140,53 @@ TEST(Export, WritesAFolderOfZarrArrays) {
   const auto tree = nlohmann::json::parse(files.at("_METADATA"))["tree_metadata"];
   EXPECT_EQ(tree["('a', 'w')"]["key_metadata"][1]["key"], "w");
   EXPECT_TRUE(tree.contains("('n',)"));
+}
+
+TEST(Export, WritesFilesThatImportArraysReads) {
+  const std::string folder = test_folder();
+  Tree tree = sample_tree();
+  for (const DType dtype : kAllDTypes) {
+    tree["each/" + std::string(name(dtype))] = astype(arange(6) % 2, dtype);
+  }
+  tree["each/empty"] = zeros({0, 3});
+  save(folder + "/saved", tree);
+  const auto imported = [&](ExportFormat format, const std::string& file) {
+    const std::string to = folder + "/" + file + ".d";
+    export_checkpoint(folder + "/saved", to, {.format = format});
+    return tree_of(import_arrays(to + "/" + file));
+  };
+  EXPECT_TRUE(has_same_bits(imported(ExportFormat::msgpack, "arrays.msgpack"), tree));
+  EXPECT_TRUE(has_same_bits(imported(ExportFormat::npz, "arrays.npz"), tree));
+  Tree with_dots;
+  for (const auto& [path, x] : tree) {
+    std::string name = path;
+    std::replace(name.begin(), name.end(), '/', '.');
+    with_dots[name] = x;
+  }
+  EXPECT_TRUE(has_same_bits(imported(ExportFormat::torch, "weights.pt"), with_dots));
+}
+
+TEST(Export, ArchivesOfMoreThanFourGigabytes) {
+  const std::string path = test_folder() + "/wide.npz";
+  std::string archive;
+  const auto append = [&](std::span<const std::byte> bytes) {
+    archive.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  foreign::ZipWriter zip(append, /*wide=*/0);  // every file counts as one
+  std::string plain;
+  const foreign::Source source{.name = "x", .type = {DType::u8, {3}}, .elements = [] {
+                                 return std::vector<std::byte>(3, std::byte{7});
+                               }};
+  foreign::write_npz({source}, [&](std::span<const std::byte> bytes) {
+    plain.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  const std::string npy = plain.substr(30 + 5, 128 + 3);
+  zip.add("x.npy", std::as_bytes(std::span(npy)));
+  zip.add("y.npy", std::as_bytes(std::span(npy)));
+  zip.finish();
+  write_file(path, archive);
+  const Array x = array<std::uint8_t>({7, 7, 7});
+  EXPECT_TRUE(has_same_bits(tree_of(import_arrays(path)), {{"x", x}, {"y", x}}));
 }
 
 TEST(Export, LeavesWhatIsThere) {

@@ -79,8 +79,8 @@ class HeaderParser {
       if (word.empty()) continue;
       std::int64_t extent = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
-      if (error != std::errc() || end != word.data() + word.size() || extent < 1 ||
-          extent > std::int64_t{1} << 40U) {
+      if (error != std::errc() || end != word.data() + word.size() ||
+          extent < (reader_.takes_empty ? 0 : 1) || extent > std::int64_t{1} << 40U) {
         fail(10, "an extent `" + std::string(word.substr(0, 32)) + "`");
       }
       shape.push_back(extent);
@@ -122,6 +122,7 @@ Array read_npy(const std::string& path) {
   static const NpyReader reader = [] {
     NpyReader all{.types = {},
                   .least_rank = 0,
+                  .takes_empty = false,
                   .wanted = "a row-major array of bool, integers or floats, in little-endian order",
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "

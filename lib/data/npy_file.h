@@ -20,6 +20,7 @@ struct NpyHeader {
 struct NpyReader {
   std::vector<std::string_view> types;
   std::size_t least_rank = 0;
+  bool takes_empty = false;  // arrays without elements
   std::string wanted;
   std::string cure;
 };

@@ -42,11 +42,12 @@ std::size_t elements_bytes(const std::string& dtype, const Shape& shape) {
 
 std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path) {
   constexpr std::pair<std::string_view, const char*> kTypes[] = {
-      {"|b1", "BOOL"}, {"|i1", "I8"},  {"|u1", "U8"},  {"<i2", "I16"},
-      {"<u2", "U16"},  {"<f2", "F16"}, {"<i4", "I32"}, {"<u4", "U32"},
-      {"<f4", "F32"},  {"<i8", "I64"}, {"<u8", "U64"}, {"<f8", "F64"}};
+      {"|b1", "BOOL"}, {"|i1", "I8"},  {"|u1", "U8"},   {"<i2", "I16"}, {"<u2", "U16"},
+      {"<f2", "F16"},  {"<i4", "I32"}, {"<u4", "U32"},  {"<f4", "F32"}, {"<i8", "I64"},
+      {"<u8", "U64"},  {"<f8", "F64"}, {"|V2", "BF16"}, {"<V2", "BF16"}};  // as ml_dtypes stores it
   data::NpyReader reader{.types = {},
                          .least_rank = 0,
+                         .takes_empty = true,
                          .wanted = "row-major arrays of numbers",
                          .cure = "save copies of the arrays: np.ascontiguousarray(x)"};
   for (const auto& [type, dtype] : kTypes) reader.types.push_back(type);

@@ -119,7 +119,7 @@ class Reader {
     if (kind == 0xCC) return number<std::uint8_t>();
     if (kind == 0xCD) return number<std::uint16_t>();
     if (kind == 0xCE) return number<std::uint32_t>();
-    if (kind == 0xCF) return static_cast<std::int64_t>(number<std::uint64_t>() >> 1U << 1U);
+    if (kind == 0xCF) return static_cast<std::int64_t>(number<std::uint64_t>() << 1U >> 1U);
     throw BadText("a size is not a whole number");
   }
   /// The three parts of an array: shape, dtype and bytes.

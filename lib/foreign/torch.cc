@@ -1,5 +1,5 @@
 // Reads what torch.save writes: an archive with a pickle, whose tensors refer to other files of the
-// archive. The interpreter knows the operations that describe data, and four functions.
+// archive. The interpreter knows the operations that describe data, and five functions.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -41,6 +41,16 @@ std::string dtype_of_storage(const std::string& name) {
       {"BoolStorage", "BOOL"}};
   for (const auto& [torch, known] : kNames) {
     if (name == std::string("torch ") + torch) return known;
+  }
+  return name.substr(name.find(' ') + 1);
+}
+
+/// `torch uint16` -> U16; other names as they are.
+std::string dtype_named(const std::string& name) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"torch uint16", "U16"}, {"torch uint32", "U32"}, {"torch uint64", "U64"}};
+  for (const auto& [torch, known] : kNames) {
+    if (name == torch) return known;
   }
   return name.substr(name.find(' ') + 1);
 }
@@ -282,10 +292,16 @@ class Unpickler {
   }
   static Value result_of(const Value& function, const Value& arguments) {
     const std::vector<Ref>& given = arguments.items;
-    if (function.kind == Kind::global && function.text == "torch._utils _rebuild_tensor_v2" &&
-        given.size() >= 4 && given[0]->kind == Kind::storage && given[1]->kind == Kind::number) {
+    const bool is_v2 = function.text == "torch._utils _rebuild_tensor_v2" && given.size() >= 4;
+    const bool is_v3 = function.text == "torch._utils _rebuild_tensor_v3" && given.size() >= 7 &&
+                       given[6]->kind == Kind::global;
+    if (function.kind == Kind::global && (is_v2 || is_v3) && given[0]->kind == Kind::storage &&
+        given[1]->kind == Kind::number) {
+      Storage storage = given[0]->storage;
+      // Storages of newer dtypes are bytes; the tensor names its dtype.
+      if (is_v3) storage.dtype = dtype_named(given[6]->text);
       return {.kind = Kind::tensor,
-              .storage = given[0]->storage,
+              .storage = std::move(storage),
               .offset = given[1]->number,
               .shape = numbers_of(*given[2]),
               .strides = numbers_of(*given[3])};

@@ -164,6 +164,10 @@ Array Dropout::operator()(Operand x, const Mode& mode) const {
   return where(is_kept, x / keep, 0.0);
 }
 
+std::string Map::tessera_key() const {
+  return std::to_string(reinterpret_cast<std::uintptr_t>(function));
+}
+
 Array sinusoidal_positions(std::int64_t length, std::int64_t width, std::source_location where) {
   const CallScope call(where);
   if (width % 2 != 0) {

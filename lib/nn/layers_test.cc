@@ -28,6 +28,28 @@ TEST(Scan, AppliesItsLayersInOrder) {
   EXPECT_TRUE(array_equal(scanned(x), want));
 }
 
+TEST(Sequential, AppliesLayersAndFunctions) {
+  const Scope scope(Key(3));
+  Sequential net(Dense(scope / "up", 4, 6), relu, BatchNorm(scope / "norm", 6),
+                 Dropout(scope / "dropout", 0.5), [](Operand x) { return gelu(x, false); });
+  const auto& [up, _, norm, dropout, last] = net.layers;
+  EXPECT_EQ(tree_paths(net), (std::vector<std::string>{"up/kernel", "up/bias", "norm/scale",
+                                                       "norm/bias", "norm/mean", "norm/var"}));
+  const Array x = ramp({5, 4});
+  EXPECT_TRUE(array_equal(net(x), gelu(norm(relu(up(x))), false)));
+  const Array mean_before = norm.mean;
+  const Mode mode = Mode::train(Key(1));
+  BatchNorm again = norm;
+  const Array wanted = gelu(dropout(again(relu(up(x)), mode), mode), false);
+  EXPECT_TRUE(array_equal(net(x, mode), wanted));
+  EXPECT_TRUE(array_equal(norm.mean, again.mean));
+  EXPECT_FALSE(array_equal(norm.mean, mean_before));
+  const auto jitted = jit([](const decltype(net)& model, const Array& v) { return model(v); });
+  EXPECT_TRUE(array_equal(jitted(net, x), net(x)));
+  const auto loss = [&](const decltype(net)& model) { return sum(square(model(x))); };
+  EXPECT_EQ(tree_leaves(grad(loss)(net)).size(), 6U);
+}
+
 TEST(Scan, LayersDiffer) {
   const auto scanned = scan<Dense>(Scope(Key(3)), {.length = 2}, 4, 4);
   EXPECT_FALSE(array_equal(layer_of(scanned, 0).kernel, layer_of(scanned, 1).kernel));

@@ -9,6 +9,7 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
+#include "run/world.h"
 
 namespace tessera {
 
@@ -299,3 +300,21 @@ std::string to_string(const Array& x) {
 }
 
 }  // namespace tessera
+
+/// For tools/gdb/tessera.py, which calls it by its name: what a debugger shows of an array.
+extern "C" [[gnu::used]] const char* tessera_debug_text(const void* array) {
+  static thread_local std::string text;
+  try {
+    const auto& x = *static_cast<const tessera::Array*>(array);
+    // With several processes, to read an array takes all of them.
+    const bool is_whole = tessera::run::world().transport == nullptr || !x.is_concrete();
+    text = is_whole ? to_string(x) : to_string(x.type());
+    if (x.node() != nullptr && x.node()->info != nullptr && !x.node()->info->path.empty()) {
+      text.insert(std::min(text.find(']'), text.size() - 1) + 1,
+                  " (parameter " + x.node()->info->path + ")");
+    }
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  return text.c_str();
+}

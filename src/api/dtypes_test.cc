@@ -1,4 +1,5 @@
 // Arrays of f16, f64 and integers of 8, 16 and 64 bits through the public functions.
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <numeric>
 
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/jit.h>
 #include <tessera/ops.h>
@@ -70,6 +72,47 @@ TEST(Dtypes, HaveGradientsOfTheirOwn) {
   EXPECT_EQ(gradient.dtype(), DType::f64);
   EXPECT_NEAR(gradient.item<double>(), std::exp(x) * (x + 1), 1e-15);
   EXPECT_EQ(grad(loss)(full({2}, 0.5, DType::f16)).dtype(), DType::f16);
+}
+
+TEST(Dtypes, BitsOfHalvesWithinAProgram) {
+  const Array words = array<std::uint16_t>({15360, 16256, 17, 48000});
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto f = [&](const Array& x) {
+      const Array half = bitcast(bitwise_or(shift_right(x, 1), std::uint16_t{1}), dtype) * 2;
+      return bitwise_and(bitcast(half + 1, DType::u16), std::uint16_t{0xfff0});
+    };
+    EXPECT_EQ(jit(f)(words).to_vector<std::uint16_t>(), f(words).to_vector<std::uint16_t>());
+  }
+}
+
+TEST(Dtypes, AttentionOfDoublesIsThatOfFloats) {
+  const std::array<Key, 4> keys = random::split<4>(Key(5));
+  const Array q = random::normal(keys[0], {2, 7, 4, 6});
+  const Array k = random::normal(keys[1], {2, 9, 2, 6});
+  const Array v = random::normal(keys[2], {2, 9, 2, 5});
+  const auto masks = {AttentionMask{}, AttentionMask{.is_causal = true},
+                      AttentionMask{.before = 2, .after = 1, .scale = 0.3},
+                      AttentionMask{.lengths = array<std::int32_t>({0, 4}),
+                                    .bias = random::normal(keys[3], {1, 4, 1, 9})}};
+  const auto evaluated = [&](AttentionMask mask, DType dtype) {
+    if (mask.bias) mask.bias = astype(*mask.bias, dtype);
+    const auto loss = [&](const Array& a, const Array& b, const Array& c) {
+      const Array y = attention(a, b, c, mask);
+      return std::tuple(sum(y * sin(y)), y);
+    };
+    const auto [value, y, grads] =
+        value_and_grad<0, 1, 2>(loss)(astype(q, dtype), astype(k, dtype), astype(v, dtype));
+    return std::vector<Array>{y, std::get<0>(grads), std::get<1>(grads), std::get<2>(grads)};
+  };
+  for (const AttentionMask& mask : masks) {
+    const std::vector<Array> found = evaluated(mask, DType::f64);
+    const std::vector<Array> wanted = evaluated(mask, DType::f32);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].dtype(), DType::f64);
+      const Array difference = max(abs(found[i] - astype(wanted[i], DType::f64)));
+      EXPECT_LT(difference.item<double>(), 3e-6) << i;
+    }
+  }
 }
 
 TEST(Dtypes, AreConvertedOnce) {

@@ -10,6 +10,8 @@
 #include <tessera/error.h>
 
 #include "api/array_node.h"
+#include "api/program.h"
+#include "ir/effects.h"
 #include "run/engine.h"
 #include "run/transport/processes.h"
 
@@ -116,5 +118,23 @@ void set_threads_per_group(int count, std::source_location where) {
   }
   run::Engine::instance().set_threads_per_group(count);
 }
+
+namespace detail {
+
+void refuse_effects(const ir::Function& function) {
+  ir::Effects effects;
+  for (const ir::Equation& equation : function.equations) {
+    if (!effects.has(equation)) continue;
+    throw UserError(
+        {.what = "debug: a pipeline cannot have callbacks",
+         .where = equation.span,
+         .found = fmt::format("{} with a callback", ir::op_name(*equation.op)),
+         .wanted = "a function without debug::print and debug::callback",
+         .cure = "compile the function with jit instead of mpmd_jit_with_loop: the bits are the "
+                 "same; or return the array, from treduce with Concat, and print it outside"});
+  }
+}
+
+}  // namespace detail
 
 }  // namespace tessera

@@ -15,6 +15,7 @@
 #include "compile/compile.h"
 #include "compile/reference/finite.h"
 #include "compile/reference/runnable.h"
+#include "ir/effects.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/control/control.h"
@@ -163,6 +164,7 @@ ir::Function with_own_outputs(Program& program, ir::Function split) {
 
 void partition(Program& program) {
   const Stopwatch stopwatch(program.seconds);
+  if (program.pipeline) refuse_effects(program.traced);
   const partition::PartitionOptions options = partition_options(program);
   partition::check_options(program.traced, options);
   ir::Function split =
@@ -221,9 +223,10 @@ std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
   for (std::size_t i = 0; i < program.forwarded.size(); ++i) {
     if (program.forwarded[i] < 0) names.outputs.push_back(program.result_paths[i]);
   }
-  return std::make_shared<compile::FiniteRunnable>(std::move(runnable), program.traced,
-                                                   program.inputs, program.outputs,
-                                                   program.dot_unit, std::move(names));
+  // The call is computed again to find the op, without calling the host again.
+  return std::make_shared<compile::FiniteRunnable>(
+      std::move(runnable), ir::without_effects(program.traced), program.inputs, program.outputs,
+      program.dot_unit, std::move(names));
 }
 
 }  // namespace
@@ -256,7 +259,7 @@ void lower(Program& program) {
 
 void compile(Program& program) {
   lower(program);
-  if (program.traced.outputs.empty()) return;
+  if (program.traced.outputs.empty() && !ir::Effects().has(program.traced)) return;
   program.compile_once.call([&] {
     const Stopwatch stopwatch(program.seconds);
     program.runnable = make_runnable(program);

@@ -70,6 +70,8 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 /// Prepares `traced` for lowering: removes dead code, repeated code, unused captures, and outputs
 /// that are inputs.
 void simplify(Program& program);
+/// Throws UserError for callbacks, whose order a schedule would change.
+void refuse_effects(const ir::Function& function);
 /// Partitions the program over its mesh, once.
 void lower(Program& program);
 /// Compiles the program for the device of each group that has the largest tiles, as its process

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include <tessera/control.h>
 #include <tessera/error.h>
 #include <tessera/functions.h>
 #include <tessera/random.h>
+#include <tessera/transform.h>
 
 #include "api/operands.h"
 #include "base/flax_keys.h"
@@ -105,6 +107,137 @@ Array normal(const Key& key, Shape shape, std::source_location where) {
     detail::check_sizes("normal", shape);
     const float low = std::nextafter(-1.0F, 0.0F);
     return std::sqrt(2.0F) * erf_inv(scaled_uniform(bits(key, shape), low, 1.0F));
+  });
+}
+
+namespace {
+
+/// What a dtype takes of random bits: a mantissa below the exponent of 1.
+struct FloatBits {
+  DType words;   // integers of its size
+  int bits;      // how many are drawn
+  int mantissa;  // how many of them count
+  double one;    // 1.0, as such an integer
+};
+
+FloatBits float_bits(const char* op, DType dtype) {
+  if (dtype == DType::f64) return {DType::u64, 64, 52, 4607182418800017408.0};
+  if (dtype == DType::f32) return {DType::u32, 32, 23, 1065353216.0};
+  if (dtype == DType::f16) return {DType::u16, 16, 10, 15360.0};
+  if (dtype == DType::bf16) return {DType::u16, 8, 7, 16256.0};
+  detail::fail(op, "the dtype is not one of floats", std::string(name(dtype)),
+               "f16, bf16, f32 or f64", "draw integers with randint, or convert with astype");
+}
+
+/// In [0, 1).
+Array unit_uniform(const char* op, const Key& key, const Shape& shape, DType dtype) {
+  const FloatBits format = float_bits(op, dtype);
+  Array words;
+  if (format.bits == 64) {
+    const Array halves = astype(split_data(key, num_elements(shape)), DType::u64);
+    const Array high = shift_left(take(halves, 0, 1), 32);
+    words = reshape(bitwise_or(high, take(halves, 1, 1)), shape);
+  } else {
+    words = bits(key, shape);
+    if (format.bits < 32) words = bitwise_and(words, (1U << format.bits) - 1U);
+    words = detail::with_dtype(words, format.words);
+  }
+  const Array one = detail::filled(format.one, {format.words, {}});
+  const Array mantissa = bitwise_or(shift_right(words, format.bits - format.mantissa), one);
+  return bitcast(mantissa, dtype) - 1.0;
+}
+
+Array uniform_as(const char* op, const Key& key, const Shape& shape, DType dtype, double low,
+                 double high) {
+  detail::check_sizes(op, shape);
+  const Array unit = unit_uniform(op, key, shape, dtype);
+  const Array from = detail::filled(low, {dtype, {}});
+  const Array width = detail::filled(high, {dtype, {}}) - from;
+  // XLA joins the two roundings where the processor does.
+  const bool is_wide = size_bytes(dtype) >= 4;
+  return maximum(is_wide ? fma(unit, width, from) : unit * width + from, from);
+}
+
+/// The number after -1 in the direction of 0.
+double above_minus_one(DType dtype) {
+  return -1.0 + std::ldexp(1.0, -1 - float_bits("normal", dtype).mantissa);
+}
+
+}  // namespace
+
+Array uniform(const Key& key, Shape shape, DType dtype, double low, double high,
+              std::source_location where) {
+  return public_op(where, [&] { return uniform_as("uniform", key, shape, dtype, low, high); });
+}
+
+Array normal(const Key& key, Shape shape, DType dtype, std::source_location where) {
+  return public_op(where, [&] {
+    const double low = above_minus_one(dtype);
+    return std::sqrt(2.0) * erf_inv(uniform_as("normal", key, shape, dtype, low, 1.0));
+  });
+}
+
+namespace {
+
+/// A number v of at least 0, and the normal number x that it comes from: v = 1 + c x.
+std::pair<Array, Array> positive_draw(const Key& key, const Array& c) {
+  using State = std::tuple<Key, Array, Array>;
+  const auto is_negative = [](const State& state) { return less_equal(std::get<2>(state), 0); };
+  const auto draw = [&](const State& state) {
+    const std::array<Key, 2> keys = split<2>(std::get<0>(state));
+    const Array x = normal(keys[1], {}, c.dtype());
+    return State(keys[0], x, 1 + x * c);
+  };
+  const Array zero = detail::filled(0.0, c.type());
+  const auto [last, x, v] = while_loop(is_negative, draw, State(key, zero, zero - 1));
+  return {x, v};
+}
+
+/// One gamma number: the rejection method of Marsaglia and Tsang (2000), which needs alpha >= 1. A
+/// smaller one is the number for alpha + 1 times a power of a uniform one.
+Array gamma_one(const Key& key, const Array& alpha) {
+  const Array is_large = greater_equal(alpha, 1);
+  const Array d = where(is_large, alpha, alpha + 1) - 1.0 / 3.0;
+  const Array c = detail::filled(1.0 / 3.0, alpha.type()) / sqrt(d);
+  using State = std::tuple<Key, Array, Array, Array>;  // x squared, v cubed, a uniform number
+  const auto is_rejected = [&](const State& state) {
+    const auto& [unused, x, v, u] = state;
+    const Array is_beyond_squeeze = greater_equal(u, 1 - 0.0331 * (x * x));
+    return is_beyond_squeeze && greater_equal(log(u), x * 0.5 + d * (1 - v + log(v)));
+  };
+  const auto draw = [&](const State& state) {
+    const std::array<Key, 3> keys = split<3>(std::get<0>(state));
+    const auto [x, v] = positive_draw(keys[1], c);
+    return State(keys[0], x * x, v * v * v, uniform(keys[2], {}, alpha.dtype()));
+  };
+  const Array zero = detail::filled(0.0, alpha.type());
+  const std::array<Key, 2> keys = split<2>(key);
+  // The first state is one that is rejected.
+  const State start(keys[0], zero, zero + 1, zero + 2);
+  const Array v = std::get<2>(while_loop(is_rejected, draw, start));
+  const Array power = pow(1 - uniform(keys[1], {}, alpha.dtype()), 1 / alpha);
+  return d * v * where(is_large, zero + 1, power);
+}
+
+}  // namespace
+
+Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape,
+            std::source_location where) {
+  return public_op(where, [&] {
+    const Shape wanted = shape ? *shape : alpha.shape();
+    if (alpha.dtype() != DType::f32 && alpha.dtype() != DType::f64) {
+      detail::fail("gamma", "alpha has another dtype", detail::describe(alpha), "f32 or f64",
+                   "convert it: astype(alpha, DType::f32)");
+    }
+    detail::check_sizes("gamma", wanted);
+    const std::int64_t count = num_elements(wanted);
+    const Array keys = split_data(key, count);
+    const Array alphas = reshape(broadcast_to(stop_gradient(alpha), wanted), {count});
+    if (count == 0) return reshape(alphas, wanted);
+    const auto one = [](const Array& data, const Array& a) {
+      return gamma_one(Key::from_data(data), a);
+    };
+    return reshape(vmap(one)(keys, alphas), wanted);
   });
 }
 

@@ -5,9 +5,11 @@
 #include <sstream>
 
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
+#include <tessera/transform.h>
 
 #include "tests/cases/source_dir.h"
 
@@ -170,6 +172,29 @@ INSTANTIATE_TEST_SUITE_P(Keys, Random, testing::Values(0, 42));
 TEST(RandomKey, WrongTypesAreAnError) {
   EXPECT_THROW(Key::from_data(array({1.F, 2.F})), UserError);
   EXPECT_THROW(random::fold_in(Key(0), array({1.F})), UserError);
+}
+
+TEST(Random, GammaHasItsMomentsInEachDtype) {
+  constexpr std::int64_t kCount = 8000;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const double alpha : {0.05, 0.7, 1.0, 4.0, 60.0}) {
+      const Array x =
+          astype(random::gamma(Key(11), full({}, alpha, dtype), Shape{kCount}), DType::f64);
+      // The fourth central moment is 3 alpha (alpha + 2).
+      const double deviation_of_variance = std::sqrt(alpha * (2 * alpha + 6) / kCount);
+      EXPECT_GE(min(x).item<double>(), 0);
+      EXPECT_NEAR(mean(x).item<double>(), alpha, 4 * std::sqrt(alpha / kCount)) << alpha;
+      EXPECT_NEAR(var(x).item<double>(), alpha, 4 * deviation_of_variance) << alpha;
+    }
+  }
+}
+
+TEST(Random, GammaOfABatchIsThatOfItsRows) {
+  const Array keys = random::split_data(Key(3), 4);
+  const Array alpha = array({0.3F, 2.0F});
+  const auto draw = [&](const Array& data) { return random::gamma(Key::from_data(data), alpha); };
+  const Array all = vmap(draw)(keys);
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_TRUE(array_equal(all[i], draw(keys[i])));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "differentiate/reverse.h"
+#include "ir/effects.h"
 #include "ops/record.h"
 
 namespace tessera::differentiate {
@@ -29,8 +30,7 @@ class Cutter {
     }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
       const Equation& equation = function_.equations[i];
-      const bool reads_backward = std::any_of(equation.operands.begin(), equation.operands.end(),
-                                              [&](ValueId id) { return is_backward_[id]; });
+      const bool reads_backward = is_backward(equation);
       for (ValueId id : equation.results) {
         definition_[id] = i;
         is_backward_[id] = reads_backward;
@@ -40,6 +40,7 @@ class Cutter {
 
   Halves cut(const std::vector<ValueId>& wanted) {
     for (ValueId id : wanted) need(id);
+    need_effects();
     Halves halves;
     // In the order of the joint function, which does not depend on the order of the walk.
     for (ValueId id = 0; id < function_.values.size(); ++id) {
@@ -75,6 +76,22 @@ class Cutter {
     }
   }
 
+  /// The effects of the backward pass, such as a cotangent that is printed.
+  void need_effects() {
+    ir::Effects effects;
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+      const Equation& equation = function_.equations[i];
+      if (!is_backward(equation) || !effects.has(equation)) continue;
+      in_backward_[i] = true;
+      for (ValueId id : equation.operands) need(id);
+    }
+  }
+
+  bool is_backward(const Equation& equation) const {
+    return std::any_of(equation.operands.begin(), equation.operands.end(),
+                       [&](ValueId id) { return is_backward_[id]; });
+  }
+
   Function backward(const std::vector<ValueId>& residuals,
                     const std::vector<ValueId>& wanted) const {
     Function result = ir::empty_like(function_);
@@ -89,6 +106,8 @@ class Cutter {
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
       if (!in_backward_[i]) continue;
       Equation equation = function_.equations[i];
+      // What is computed again has its effects in the forward half.
+      if (!is_backward(equation)) equation = ir::without_effects(std::move(equation));
       for (ValueId& id : equation.operands) id = renamed[id];
       for (ValueId& id : equation.results) id = define(id);
       result.equations.push_back(std::move(equation));
@@ -108,13 +127,35 @@ class Cutter {
 
 }  // namespace
 
+namespace {
+
+/// The joint function without the effects that read cotangents.
+Function without_backward_effects(const Joint& joint) {
+  Function function = joint.function;
+  ir::Effects effects;
+  if (!effects.has(function)) return function;
+  std::vector<bool> is_backward(function.values.size(), false);
+  for (std::size_t i = joint.num_inputs; i < function.inputs.size(); ++i) {
+    is_backward[function.inputs[i]] = true;
+  }
+  std::erase_if(function.equations, [&](const Equation& equation) {
+    const bool reads_backward = std::any_of(equation.operands.begin(), equation.operands.end(),
+                                            [&](ValueId id) { return is_backward[id]; });
+    for (ValueId id : equation.results) is_backward[id] = reads_backward;
+    return reads_backward && effects.has(equation);
+  });
+  return function;
+}
+
+}  // namespace
+
 Halves cut(const Joint& joint, const std::vector<ValueId>& wanted,
            const std::function<bool(const Equation&)>& is_saved) {
   return Cutter(joint, is_saved).cut(wanted);
 }
 
 Function forward_half(const Joint& joint, const std::vector<ValueId>& extra) {
-  Function result = joint.function;
+  Function result = without_backward_effects(joint);
   result.outputs.insert(result.outputs.end(), extra.begin(), extra.end());
   // Afterwards no equation reads a cotangent, so those inputs can be removed.
   result = ir::without_dead_code(std::move(result));

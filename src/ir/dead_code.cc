@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "ir/bodies.h"
+#include "ir/effects.h"
 #include "ir/reach.h"
 
 namespace tessera::ir {
@@ -95,6 +96,7 @@ class DeadCode {
                          const std::vector<bool>& outputs);
 
   Reach reach_;
+  Effects effects_;
   using Marked = std::pair<const Function*, std::vector<bool>>;
   std::map<Marked, std::shared_ptr<const Plan>> plans_;                // of bodies
   std::map<std::pair<Marked, std::vector<bool>>, FunctionPtr> built_;  // by inputs and outputs
@@ -108,11 +110,12 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
   plan->equations.assign(function.equations.size(), false);
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
-    plan->equations[i] = std::any_of(equation.results.begin(), equation.results.end(),
-                                     [&](ValueId id) { return is_needed[id]; });
+    const bool has_effect = effects_.has(equation);
+    plan->equations[i] = has_effect || std::any_of(equation.results.begin(), equation.results.end(),
+                                                   [&](ValueId id) { return is_needed[id]; });
     if (!plan->equations[i]) continue;
     const std::optional<BodyFlow> flow = body_flow(equation);
-    if (!flow) {
+    if (!flow || has_effect) {
       for (ValueId id : equation.operands) is_needed[id] = true;
       continue;
     }

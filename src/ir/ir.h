@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -58,8 +59,16 @@ struct ShardingWatcher {
   friend bool operator==(const ShardingWatcher&, const ShardingWatcher&) = default;
 };
 
+/// What an equation calls with the values of its operands while the program runs. The text form
+/// only says that there is one.
+struct HostCallback {
+  using Call = std::function<void(std::span<const Type>, std::span<const std::byte* const>)>;
+  std::shared_ptr<const Call> call = nullptr;
+  friend bool operator==(const HostCallback&, const HostCallback&) = default;
+};
+
 using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding,
-                               Bodies, ShardingWatcher>;
+                               Bodies, ShardingWatcher, HostCallback>;
 
 /// Named constants of an equation, sorted by name. Copies share them, since passes copy many
 /// equations and seldom change attributes.
@@ -135,7 +144,8 @@ std::vector<Type> result_types(const Function& function, const Equation& equatio
 std::vector<int> count_uses(const Function& function);
 
 /// Removes equations and values that no output needs, also in nested functions, and renumbers
-/// values in order of definition. An inspection stays as long as the value that it looks at.
+/// values in order of definition. An inspection stays as long as the value that it looks at, and an
+/// effect stays.
 Function without_dead_code(Function function);
 /// Whether it would change anything.
 bool has_dead_code(const Function& function);

@@ -379,6 +379,7 @@ class Parser {
     if (accept_word("true")) return true;
     if (accept_word("false")) return false;
     if (accept_word("watcher")) return ShardingWatcher{};
+    if (accept_word("host_callback")) return HostCallback{};
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' ||
         text_.substr(at_, 3) == "inf" || text_.substr(at_, 3) == "nan") {
       const std::size_t end = text_.find_first_of(",] \n", at_);

@@ -58,6 +58,7 @@ std::string attribute_text(const Mesh& mesh, const Attribute& attribute, PrintOp
       return "<" + tessera::to_string(mesh, value) + ">";
     }
     std::string operator()(const ShardingWatcher&) const { return "watcher"; }
+    std::string operator()(const HostCallback&) const { return "host_callback"; }
     std::string operator()(const Bodies& value) const {
       return "{" +
              joined(value.functions,

@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "ir/effects.h"
+
 namespace tessera::ir {
 
 namespace {
@@ -61,8 +63,13 @@ Function merged_here(Function function) {
   for (ValueId id = 0; id < replacement.size(); ++id) replacement[id] = id;
   std::unordered_multimap<std::size_t, std::size_t> seen;
   std::unordered_map<ValueId, ValueId> widened_from;
+  Effects effects;
   for (Equation& equation : equations) {
     for (ValueId& id : equation.operands) id = replacement[id];
+    if (effects.has(equation)) {
+      kept.push_back(std::move(equation));
+      continue;
+    }
     const ValueId before = converted_back(function, equation, widened_from);
     if (before != kNoValue) {
       replacement[equation.results[0]] = before;

@@ -153,6 +153,7 @@ constexpr OpFamily (*kFamilies[])() = {
     attention_ops,
     axis_ops,
     bitwise_ops,
+    callback_ops,
     collective_ops,
     compare_select_ops,
     contract_ops,
@@ -275,6 +276,8 @@ const ops::OpRecord& op_named(std::string_view op_name_wanted) {
   require(op != nullptr, "the name of an existing op");
   return *op;
 }
+
+bool is_effect(const ops::OpRecord& op) { return &op == &ops::host_callback_op; }
 
 bool is_inspection(const ops::OpRecord& op) { return &op == &ops::inspect_sharding_op; }
 

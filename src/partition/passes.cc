@@ -79,7 +79,8 @@ std::vector<ir::Pass> split_passes(const PartitionOptions& options) {
        .doc = "gives every value a sharding and inserts the collectives that the shardings need",
        .run =
            [&](ir::Function f) {
-             const ir::Function whole = ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls);
+             const ir::Function whole = ops::with_ordered_effects(
+                 ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls));
              const FlatFunction flat = flatten(whole);
              return split(whole, flat, propagate(flat, options));
            },

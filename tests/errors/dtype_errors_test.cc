@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/functions.h>
+#include <tessera/grad.h>
 
 #include "tests/errors/caught.h"
 
@@ -197,12 +198,13 @@ TEST(DtypeErrors, BitsOfFloats) {
 }
 
 TEST(DtypeErrors, DoublesOnTheHost) {
-  const Array x = ones({1, 2, 1, 4}, DType::f64);
-  const Caught error = caught([&] { attention(x, x, x); });
-  EXPECT_EQ(error.text,
-            "attention: the host engine does not compute it in f64\n"
-            "  where:  <this line>\n"
-            "  found:  f64[1,2,1,4]\n"
+  const Array x = ones({1, 2, 2, 4}, DType::f64);
+  const auto loss = [](const Array& a) { return sum(max_pool(a, {2, 2})); };
+  const std::string text = caught([&] { grad(loss)(x); }).text;
+  EXPECT_EQ(text.substr(0, text.find("  where:")),
+            "find_in_windows: the host engine does not compute it in f64\n");
+  EXPECT_EQ(text.substr(text.find("  found:")),
+            "  found:  f64[1,2,2,4]\n"
             "  wanted: f32, bf16 or f16\n"
             "  cure:   use astype(x, DType::f32), or set_engine(\"reference\")");
 }

@@ -659,5 +659,39 @@ TEST(OpErrors, UpdatesDoNotFit) {
             "  cure:   reshape, broadcast or convert the updates");
 }
 
+TEST(OpErrors, CallbackWithoutToken) {
+  const std::string text =
+      error_of("%0: f32[4]", "u32[] = host_callback[callback=host_callback, num_batch=0] %0");
+  EXPECT_EQ(text,
+            "parse: line 2: host_callback: operand 0 is not a token\n"
+            "  found:  f32[4] in '%9: u32[] = host_callback[callback=host_callback, num_batch=0] "
+            "%0'\n"
+            "  wanted: a u32[] as operand 0\n"
+            "  cure:   write constant 0 as the token");
+}
+
+TEST(OpErrors, CallbackOfAnotherKind) {
+  const std::string text =
+      error_of("%0: u32[]", "u32[] = host_callback[callback=3, num_batch=0] %0");
+  EXPECT_EQ(text,
+            "parse: line 2: host_callback: the attribute callback is of the wrong kind\n"
+            "  found:  u32[] in '%9: u32[] = host_callback[callback=3, num_batch=0] %0'\n"
+            "  wanted: callback=host_callback\n"
+            "  cure:   write callback=host_callback; functions are passed to debug::callback");
+}
+
+TEST(OpErrors, CallbackOfDifferentBatches) {
+  const std::string text =
+      error_of("%0: u32[], %1: f32[2,3], %2: f32[4]",
+               "u32[] = host_callback[callback=host_callback, num_batch=1] %0, %1, %2");
+  EXPECT_EQ(text,
+            "parse: line 2: host_callback: the operands do not share num_batch leading "
+            "dimensions\n"
+            "  found:  u32[], f32[2,3], f32[4] in '%9: u32[] = "
+            "host_callback[callback=host_callback, num_batch=1] %0, %1, %2'\n"
+            "  wanted: the same 1 leading dimensions in all operands\n"
+            "  cure:   count the dimensions that vmap has added");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -25,6 +25,23 @@ KeepDims keep_of(const Json& a) { return a["keep"].get<bool>() ? KeepDims::yes :
 Axes axes_of(const Json& a) { return Axes(a["axes"].get<std::vector<std::int64_t>>()); }
 Key key_of(const Json& a) { return Key(a["seed"].get<std::int64_t>()); }
 
+DType dtype_of(const Json& a) {
+  if (a["dtype"] == "f16") return DType::f16;
+  return a["dtype"] == "bf16" ? DType::bf16 : DType::f64;
+}
+
+/// The leading 20 bits of numbers from 0 to 1, then the next 20 and the next 20.
+Arrays thirds(const Array& x) {
+  Arrays parts;
+  Array rest = astype(x, DType::f64);
+  for (int i = 0; i < 3; ++i) {
+    rest = rest * 1048576.0;
+    parts.push_back(astype(floor(rest), DType::i32));
+    rest = rest - floor(rest);
+  }
+  return parts;
+}
+
 Arrays choose(const Json& a) {
   random::ChoiceOptions options{.replace = a["replace"].get<bool>()};
   if (!a["p"].is_null()) options.p = array(a["p"].get<std::vector<float>>());
@@ -103,12 +120,56 @@ const Functions& random_functions() {
        [](const Json& a, const Arrays& in) -> Arrays {
          return {random::categorical(key_of(a), in[0], a["axis"], a["samples"])};
        }},
-      {"choice", [](const Json& a, const Arrays&) { return choose(a); }}};
+      {"choice", [](const Json& a, const Arrays&) { return choose(a); }},
+      {"uniform",
+       [](const Json& a, const Arrays&) {
+         return thirds(random::uniform(key_of(a), a["shape"], dtype_of(a)));
+       }},
+      {"normal",
+       [](const Json& a, const Arrays&) -> Arrays {
+         return {random::normal(key_of(a), a["shape"], dtype_of(a))};
+       }},
+      {"gamma", [](const Json& a, const Arrays& in) -> Arrays {
+         return {random::gamma(key_of(a), in[0], a["shape"].get<Shape>())};
+       }}};
+  return list;
+}
+
+Array i32_of(const Json& numbers, const Shape& shape) {
+  return array(numbers.get<std::vector<std::int32_t>>(), shape);
+}
+
+ResizeMethod method_of(const Json& a) {
+  if (a["method"] == "nearest") return ResizeMethod::nearest;
+  return a["method"] == "linear" ? ResizeMethod::linear : ResizeMethod::cubic;
+}
+
+const Functions& other_functions() {
+  static const Functions list = {
+      {"resize",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {resize(in[0], a["shape"], method_of(a), a["antialias"])};
+       }},
+      {"ctc_loss",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         const std::int64_t batch = in[0].dim(0);
+         const auto size = static_cast<std::int64_t>(a["labels"].size());
+         return {ctc_loss(in[0], i32_of(a["lengths"], {batch}),
+                          i32_of(a["labels"], {batch, size / batch}), i32_of(a["counts"], {batch}),
+                          a["blank"])};
+       }},
+      {"unique", [](const Json& a, const Arrays& in) -> Arrays {
+         std::optional<Operand> fill;
+         if (!a["fill"].is_null()) fill = Operand(a["fill"].get<float>());
+         const Unique all = unique(in[0], a["size"], fill);
+         return {all.values, all.indices, all.inverse, all.counts};
+       }}};
   return list;
 }
 
 const Function& function_of(const std::string& name) {
-  for (const Functions* list : {&matrix_functions(), &shape_functions(), &random_functions()}) {
+  for (const Functions* list :
+       {&matrix_functions(), &shape_functions(), &random_functions(), &other_functions()}) {
     const auto place = list->find(name);
     if (place != list->end()) return place->second;
   }

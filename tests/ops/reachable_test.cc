@@ -139,6 +139,10 @@ const std::vector<Call>& transformed_calls() {
                linalg::eigh(square).second + std::get<0>(linalg::svd(square));
       },
       [](const Inputs& in) {
+        debug::callback([](const std::vector<Array>&) {}, {in.x});
+        return in.x;
+      },
+      [](const Inputs& in) {
         const random::Key key(0);
         return in.x + random::normal(random::fold_in(random::split<2>(key)[0], 1U), {4, 6});
       }};

@@ -1,7 +1,7 @@
 """Writes golden/functions.json: values and gradients of functions on arrays, and random numbers,
 as JAX computes them.
 
-Run in an environment with jax; the tests only read what it wrote.
+Run in an environment with jax and optax; the tests only read what it wrote.
 """
 import json
 import pathlib
@@ -9,6 +9,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 FILE = pathlib.Path(__file__).parent / "golden" / "functions.json"
 ROUNDS = 4
@@ -138,7 +139,73 @@ def randoms():
                            p=p.tolist() if has_p else None)
 
 
-CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms)
+def resizes():
+    for _ in range(2 * ROUNDS):
+        x = array(shape_of(1) + tuple(int(n) for n in rng.integers(1, 9, 2)))
+        shape = list(x.shape[:1]) + [int(n) for n in rng.integers(1, 13, 2)]
+        for method in ("nearest", "linear", "cubic"):
+            antialias = bool(rng.integers(0, 2))
+            yield case("resize", lambda a: jax.image.resize(a, shape, method, antialias), x,
+                       shape=shape, method=method, antialias=antialias)
+
+
+def ctc_losses():
+    for _ in range(2 * ROUNDS):
+        batch, classes, labels = (int(n) for n in rng.integers(1, 6, 3))
+        classes += 1
+        frames = 2 * labels + int(rng.integers(1, 6))
+        logits = array((batch, frames, classes))
+        blank = int(rng.integers(0, classes))
+        counts = rng.integers(0, labels + 1, batch)
+        lengths = np.minimum(2 * counts + rng.integers(1, 6, batch), frames)
+        names = rng.choice([c for c in range(classes) if c != blank], (batch, labels))
+        pads = [(np.arange(size) >= many[:, None]).astype(np.float32)
+                for size, many in ((frames, lengths), (labels, counts))]
+        yield case("ctc_loss", lambda a: optax.losses.ctc_loss(
+            a, pads[0], names, pads[1], blank_id=blank), logits,
+                   lengths=lengths.tolist(), labels=names.ravel().tolist(), counts=counts.tolist(),
+                   blank=blank)
+
+
+def uniques():
+    for round in range(2 * ROUNDS):
+        x = np.round(array(shape_of(2)))
+        size = int(rng.integers(1, 9))
+        fill = None if round % 2 else float(rng.integers(-9, 9))
+        yield case("unique", lambda a: jnp.unique(
+            a, size=size, fill_value=fill, return_index=True, return_inverse=True,
+            return_counts=True), x, differentiable=False, size=size, fill=fill)
+
+
+def thirds(x):
+    """The leading 20 bits of numbers from 0 to 1, then the next 20 and the next 20."""
+    parts = []
+    for _ in range(3):
+        x = x * 2.0**20
+        parts.append(jnp.floor(x).astype(jnp.int32))
+        x = x - jnp.floor(x)
+    return parts
+
+
+def other_randoms():
+    for seed in (3, 2**31 + 5):
+        key = jax.random.PRNGKey(seed)
+        for dtype in ("f16", "bf16", "f64"):
+            kind = dict(f16=jnp.float16, bf16=jnp.bfloat16, f64=jnp.float64)[dtype]
+            with jax.enable_x64(dtype == "f64"):
+                yield case("uniform", lambda: thirds(jax.random.uniform(key, (3, 5), kind)
+                                                     .astype(jnp.float64)),
+                           differentiable=False, seed=seed, shape=[3, 5], dtype=dtype)
+                if dtype == "f64":
+                    yield case("normal", lambda: jax.random.normal(key, (4, 3), kind),
+                               differentiable=False, seed=seed, shape=[4, 3], dtype=dtype)
+        alpha = np.float32([0.01, 0.3, 1.0, 2.5, 100.0])
+        yield case("gamma", lambda a: jax.random.gamma(key, a, (6, 5)), alpha,
+                   differentiable=False, seed=seed, shape=[6, 5])
+
+
+CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
+                        ctc_losses, uniques, other_randoms)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """read_checkpoint.py TESSERA: others read what `tessera train --checkpoint` and `tessera checkpoint
 convert` write, with the same bits: the package safetensors, PyTorch's reader of distributed
-checkpoints, and Orbax. A package that is not installed is left out; without any, exit code 77."""
+checkpoints, Orbax, NumPy, torch.load and Flax. A package that is not installed is left out; without
+any, exit code 77."""
 import json
 import struct
 import subprocess
@@ -95,6 +96,25 @@ def with_orbax(exported, wanted):
     compare("Orbax", {k: numpy.asarray(v) for k, v in leaves(tree)}, wanted)
 
 
+def with_numpy(exported, wanted):
+    import numpy
+    compare("np.load", dict(numpy.load(exported / "arrays.npz")), wanted)
+
+
+def with_torch_file(exported, wanted):
+    import torch
+    found = torch.load(exported / "weights.pt", weights_only=True)
+    dots = {name.replace("/", "."): array for name, array in wanted.items()}
+    compare("torch.load", {name: x.numpy() for name, x in found.items()}, dots)
+
+
+def with_flax(exported, wanted):
+    import numpy
+    from flax.serialization import msgpack_restore
+    tree = msgpack_restore((exported / "arrays.msgpack").read_bytes())
+    compare("Flax", {k: numpy.asarray(v) for k, v in leaves(tree)}, wanted)
+
+
 def has(package):
     import importlib.util
     return importlib.util.find_spec(package) is not None
@@ -118,6 +138,12 @@ def main():
             with_safetensors(checkpoint, Path(folder) / "whole", wanted)
         if has("torch"):
             with_torch(checkpoint, wanted)
+        readers = dict(npz=("numpy", with_numpy), torch=("torch", with_torch_file),
+                       msgpack=("flax", with_flax))
+        for name, (package, read) in readers.items():
+            if has(package):
+                tessera("checkpoint", "convert", "run", name, "--to", name)
+                read(Path(folder) / name, wanted)
         if has("orbax"):
             with_orbax(Path(folder) / "orbax", wanted)
 

@@ -137,6 +137,43 @@ TEST_F(Commands, TilesAreThoseOfJax) {
   EXPECT_NE(bytes_of(folder_ / "row.svg").find("<svg"), std::string::npos);
 }
 
+/// Checks that bytes are those of the leaves, and returns how many leaves there are.
+std::int64_t count_leaves(const json& module) {
+  std::int64_t bytes = 0;
+  std::int64_t device_bytes = 0;
+  std::int64_t count = 0;
+  const auto size = [](const json& shape) {
+    std::int64_t total = 4;
+    for (const json& extent : shape) total *= extent.get<std::int64_t>();
+    return total;
+  };
+  for (const json& leaf : module["leaves"]) {
+    bytes += size(leaf["shape"]);
+    device_bytes += size(leaf["local_shape"]);
+    ++count;
+  }
+  for (const json& inner : module["modules"]) {
+    const auto times = inner["count"].get<std::int64_t>();
+    bytes += times * inner["bytes"].get<std::int64_t>();
+    device_bytes += times * inner["device_bytes"].get<std::int64_t>();
+    count += times * count_leaves(inner);
+  }
+  EXPECT_EQ(module["bytes"], bytes) << module["name"];
+  EXPECT_EQ(module["device_bytes"], device_bytes) << module["name"];
+  return count;
+}
+
+TEST_F(Commands, ModulesHaveTheBytesOfTheirLeaves) {
+  const std::string lm = "show lm --layers 3 --mesh data=2,model=2 --params fsdp ";
+  const CommandOutcome shown = run(lm + "--what graph --picture graph.svg --json graph.json");
+  ASSERT_EQ(shown.exit_code, 0) << shown.stderr_text;
+  EXPECT_NE(shown.stdout_text.find("blocks_0 to blocks_2, 3 times  "), std::string::npos);
+  EXPECT_NE(bytes_of(folder_ / "graph.svg").find("<svg"), std::string::npos);
+  ASSERT_EQ(run(lm + "--what sharding --json sharding.json").exit_code, 0);
+  EXPECT_EQ(count_leaves(object_of("graph.json")["graph"]),
+            std::ssize(object_of("sharding.json")["sharding"]["arguments"]));
+}
+
 TEST_F(Commands, PlotsCurvesOfReports) {
   std::ofstream(folder_ / "a.json")
       << json{{"losses", {2.0, 1.0, nullptr, 0.5}},

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cases/case_file.h"
 #include "tests/peers/golden.h"
@@ -33,6 +34,9 @@ class Gpt2Commands : public ::testing::Test {
     return object_of("generate gpt2 --weights " + weights +
                      " --prompt 'The licensee may convey a work' " + flags);
   }
+  json generated_of(const std::string& flags) const {
+    return object_of("generate gpt2 --weights " + golden() + " " + flags);
+  }
   json trained(const std::string& flags) const {
     return object_of("train gpt2 --text text.txt --seq 24 --batch 4 " + flags);
   }
@@ -59,6 +63,27 @@ TEST_F(Gpt2Commands, DrawTheSameTokensOnMeshes) {
   for (const char* how : {"--mesh data=2", "--mesh data=3 --params fsdp", "--threads 1"}) {
     EXPECT_EQ(generated(draw + how)["sequences"], alone["sequences"]) << how;
   }
+}
+
+TEST_F(Gpt2Commands, ContinueEachPromptAsIfItWereAlone) {
+  const std::string how = "--tokens 5 --temperature 1.5 --seed 3 --sequences 2 ";
+  const std::vector<std::string> prompts = {"The licensee", "A2", "A licence", "A3"};
+  std::string all = how;
+  for (const std::string& prompt : prompts) all += "--prompt '" + prompt + "' ";
+  const json together = generated_of(all);
+  const json on_mesh = generated_of(all + "--mesh data=2");
+  ASSERT_EQ(together["prompts"].size(), prompts.size());
+  EXPECT_FALSE(together.contains("text"));
+  std::set<std::size_t> lengths;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const json alone = generated_of(how + "--prompt '" + prompts[i] + "'");
+    EXPECT_EQ(together["prompts"][i], alone["prompts"][0]);
+    EXPECT_EQ(on_mesh["prompts"][i], alone["prompts"][0]);
+    EXPECT_EQ(alone["sequences"], alone["prompts"][0]["sequences"]);
+    lengths.insert(alone["prompt_ids"].size());
+  }
+  EXPECT_GT(lengths.size(), 1U);
+  EXPECT_LT(lengths.size(), prompts.size());
 }
 
 TEST_F(Gpt2Commands, EndBeforeAStopString) {
@@ -93,6 +118,14 @@ TEST_F(Gpt2Commands, TrainFromWeightsAndSaveThem) {
   EXPECT_LT(more["losses"].front(), run["losses"].front());
   const json found = generated("--tokens 4 --temperature 0", "tuned");
   EXPECT_EQ(found["ids"].size(), 4U);
+}
+
+TEST_F(Gpt2Commands, DropElementsInTraining) {
+  const std::string flags = "--weights " + golden() + " --steps 2 ";
+  const json run = trained(flags + "--dropout 0.2");
+  EXPECT_NE(run["losses"], trained(flags)["losses"]);
+  EXPECT_EQ(run["config"]["dropout"], 0.2);
+  EXPECT_EQ(trained(flags + "--dropout 0.2 --mesh data=2")["params_hash"], run["params_hash"]);
 }
 
 TEST_F(Gpt2Commands, ResumeWithTheSameBits) {

@@ -40,7 +40,7 @@ Ids prompt() { return read_golden("gpt2/expected.json")["greedy"]["prompt_ids"];
 
 /// The tokens of the sequences, one after the other.
 std::vector<Ids> generated(const gpt2::GenerateOptions& options) {
-  gpt2::Generator generator(model(), config(), prompt(), options);
+  gpt2::Generator generator(model(), config(), {prompt()}, options);
   std::vector<Ids> sequences(static_cast<std::size_t>(options.sequences));
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     const Ids next = generator.next();

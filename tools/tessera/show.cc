@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "flags.h"
+#include "pictures/modules.h"
 #include "pictures/tiles.h"
 #include "report.h"
 #include "tools/cli/streams.h"
@@ -66,6 +67,12 @@ Shown tiles_of(const ShowFlags& flags, const LoweredProgram& step) {
   const std::vector<TiledLeaf> leaves = tiled_leaves(step.arguments(), flags.leaves);
   if (!flags.picture.empty()) draw_tiles(leaves, "--picture", flags.picture);
   return {.text = tiles_text(leaves), .object = tiles_json(leaves)};
+}
+
+Shown graph_of(const ShowFlags& flags, const LoweredProgram& step) {
+  const ModuleTree tree = module_tree(step.arguments());
+  if (!flags.picture.empty()) draw_modules(tree, "--picture", flags.picture);
+  return {.text = modules_text(tree), .object = modules_json(tree)};
 }
 
 Shown collectives_of(const LoweredProgram& step) {
@@ -140,8 +147,9 @@ Shown tasks_of(const LoweredProgram& step) {
 void add_show_flags(Command& command, ShowFlags& flags) {
   add_choice(
       command, flags.what, "--what",
-      {"sharding", "tiles", "ir", "stablehlo", "collectives", "memory", "tasks"},
-      "the shardings of the arguments as a table (sharding) or as pictures (tiles), the program "
+      {"sharding", "tiles", "graph", "ir", "stablehlo", "collectives", "memory", "tasks"},
+      "the shardings of the arguments as a table (sharding) or as pictures (tiles), the tree of "
+      "modules with their bytes (graph), the program "
       "(ir, or stablehlo for other compilers), the collectives, the memory of a device, or the "
       "tasks of the groups of a pipeline");
   command
@@ -149,7 +157,8 @@ void add_show_flags(Command& command, ShowFlags& flags) {
           "--leaf", flags.leaves,
           "a leaf of --what tiles: its path, or the end of it; may be repeated; default: all")
       ->allow_extra_args(false);
-  command.add_option("--picture", flags.picture, "draw --what tiles into this file, .png or .svg");
+  command.add_option("--picture", flags.picture,
+                     "draw --what tiles or graph into this file, .png or .svg");
   add_choice(command, flags.stage, "--stage", {"traced", "partitioned"},
              "the program of --what ir: as traced, or split over the mesh");
 }
@@ -162,15 +171,19 @@ void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& st
                      .wanted = "--engine host",
                      .cure = "leave out --engine"});
   }
-  if (flags.what != "tiles" && (!flags.leaves.empty() || !flags.picture.empty())) {
-    throw UserError({.what = "--leaf and --picture: these flags are only for --what tiles",
-                     .found = std::string(flags.leaves.empty() ? "--picture" : "--leaf") +
-                              " with --what " + flags.what,
-                     .wanted = "--what tiles",
-                     .cure = "add --what tiles"});
+  const bool has_pictures = flags.what == "tiles" || flags.what == "graph";
+  if ((flags.what != "tiles" && !flags.leaves.empty()) ||
+      (!has_pictures && !flags.picture.empty())) {
+    throw UserError(
+        {.what = "--leaf and --picture: these flags are for --what tiles, --picture also for graph",
+         .found = std::string(flags.leaves.empty() ? "--picture" : "--leaf") + " with --what " +
+                  flags.what,
+         .wanted = "--what tiles, or --what graph",
+         .cure = "add --what tiles"});
   }
   Shown shown;
   if (flags.what == "tiles") shown = tiles_of(flags, step);
+  if (flags.what == "graph") shown = graph_of(flags, step);
   if (flags.what == "ir") shown = ir_of(flags, step);
   if (flags.what == "stablehlo") shown = stablehlo_of(step);
   if (flags.what == "sharding") shown = sharding_of(step);

@@ -229,6 +229,7 @@ struct KernelLowering {
 using Lowerings = std::vector<KernelLowering>;
 Lowerings along_lowerings();
 Lowerings attention_lowerings();
+Lowerings callback_lowerings();
 Lowerings control_lowerings();
 Lowerings conv_lowerings();
 Lowerings cumulative_lowerings();

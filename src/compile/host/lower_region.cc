@@ -169,6 +169,16 @@ class RegionBuilder {
     return registers_[id] = reg;
   }
 
+  /// The same for the bits of the value as another dtype: lanes of halves are f32.
+  int lanes_of(ValueId id, DType dtype) {
+    const DType from = f_.type(id).dtype;
+    if (from == dtype || !(is_half(from) || is_half(dtype))) return lanes_of(id);
+    const auto [lanes, is_new] = bitcasts_.emplace(std::pair(id, dtype), 0);
+    if (!is_new) return lanes->second;
+    const int bits = stored_form_of(id);
+    return lanes->second = is_half(dtype) ? widen(dtype, bits, is_row(id)) : bits;
+  }
+
   /// The register that a store of the value writes.
   int stored_form_of(ValueId id) {
     const DType dtype = f_.type(id).dtype;
@@ -218,7 +228,7 @@ class RegionBuilder {
     if (kind == Reading::Kind::other || !is_computed(base)) {
       return load(id, is_row(iterated(equation)));
     }
-    const int computed = lanes_of(base);
+    const int computed = lanes_of(base, f_.type(id).dtype);
     if (kind == Reading::Kind::same) return computed;
     const auto [expanded, is_new] = expanded_.emplace(computed, 0);
     if (is_new) expanded->second = expand(computed, lane_dtype(f_.type(id).dtype));
@@ -363,6 +373,7 @@ class RegionBuilder {
   std::map<ValueId, int> stored_;     // f16 and bf16 as in memory
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
+  std::map<std::pair<ValueId, DType>, int> bitcasts_;  // of values as another dtype
 };
 
 void add(KernelKey& key, const kernels::TileAccess& access) {

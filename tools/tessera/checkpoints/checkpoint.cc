@@ -106,6 +106,14 @@ void verify(const CheckpointFlags& flags) {
                    .cure = "remove what is damaged, and resume from an intact step"});
 }
 
+checkpoint::ExportFormat format_named(const std::string& name) {
+  using checkpoint::ExportFormat;
+  if (name == "orbax") return ExportFormat::orbax;
+  if (name == "npz") return ExportFormat::npz;
+  if (name == "torch") return ExportFormat::torch;
+  return name == "msgpack" ? ExportFormat::msgpack : ExportFormat::safetensors;
+}
+
 void convert(const CheckpointFlags& flags) {
   const std::vector<std::string> paths = checkpoints_of("convert", flags.folder);
   if (flags.target.empty()) {
@@ -116,12 +124,9 @@ void convert(const CheckpointFlags& flags) {
          .cure = "write for example `tessera checkpoint convert " + flags.folder + " exported`"});
   }
   // If the folder is that of a run, export its last checkpoint.
-  checkpoint::export_checkpoint(
-      paths.back(), flags.target,
-      {.format = flags.format == "orbax" ? checkpoint::ExportFormat::orbax
-                                         : checkpoint::ExportFormat::safetensors,
-       .subtree = flags.subtree},
-      std::source_location());
+  checkpoint::export_checkpoint(paths.back(), flags.target,
+                                {.format = format_named(flags.format), .subtree = flags.subtree},
+                                std::source_location());
   print(paths.back() + " -> " + flags.target + "\n");
 }
 
@@ -145,8 +150,10 @@ void add_checkpoint(Command& app) {
       add(*command, flags, "convert",
           "write a checkpoint, or the last one of a run, in another format", convert);
   to_convert->add_option("OUT", flags->target, "a folder that does not exist yet");
-  add_choice(*to_convert, flags->format, "--to", {"safetensors", "orbax"},
-             "whole arrays in safetensors files with an index, or a folder that Orbax can restore");
+  add_choice(*to_convert, flags->format, "--to",
+             {"safetensors", "orbax", "npz", "torch", "msgpack"},
+             "whole arrays in safetensors files with an index, a folder that Orbax can restore, or "
+             "a file for np.load, torch.load or Flax");
   to_convert->add_option("--subtree", flags->subtree,
                          "convert only the arrays below this path, for example params");
 }

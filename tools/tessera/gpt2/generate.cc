@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
 
 #include "gpt2/config.h"
@@ -48,19 +50,19 @@ JobInfo generate_info() {
 struct GenerateFlags : TrainFlags {
   GenerateFlags() { mesh = "none"; }
   std::string weights;
-  std::string prompt;
+  std::vector<std::string> prompts;
   std::vector<std::string> stop;
   std::int64_t tokens = 64;
   std::int64_t sequences = 1;
   nn::SamplingOptions sampling;
 };
 
-/// The ids of the prompt. An empty prompt is the end of another text.
-std::vector<std::int32_t> prompt_ids(const GenerateFlags& flags, const gpt2::Config& config,
-                                     const data::BytePairTokenizer& tokenizer) {
-  std::vector<std::int32_t> ids;
+/// The ids of a prompt. An empty prompt is the end of another text.
+gpt2::Tokens prompt_ids(const std::string& prompt, const GenerateFlags& flags,
+                        const gpt2::Config& config, const data::BytePairTokenizer& tokenizer) {
+  gpt2::Tokens ids;
   try {
-    ids = tokenizer.encode(flags.prompt);
+    ids = tokenizer.encode(prompt);
   } catch (const UserError& error) {
     throw told_of("--prompt", error);
   }
@@ -83,7 +85,7 @@ std::vector<std::int32_t> prompt_ids(const GenerateFlags& flags, const gpt2::Con
                          : "write a shorter prompt"});
 }
 
-/// One continuation of the prompt.
+/// One continuation of a prompt.
 struct Sequence {
   std::vector<std::int32_t> ids = {};
   std::string text = {};
@@ -114,33 +116,35 @@ gpt2::GPT2 with_dtype(const gpt2::GPT2& model, DType dtype) {
   return tree_map([&](const Array& x) { return x.rank() > 1 ? astype(x, dtype) : x; }, model);
 }
 
-struct Generated {
-  std::vector<Sequence> sequences;
-  double tokens_per_second = 0;
+/// A prompt and its continuations.
+struct Continued {
+  std::string prompt;
+  gpt2::Tokens ids = {};
+  std::vector<Sequence> sequences = {};
 };
 
-Generated generate(const GenerateFlags& flags, const gpt2::Config& config,
-                   const std::vector<std::int32_t>& prompt,
-                   const data::BytePairTokenizer& tokenizer, const Mesh& mesh) {
-  std::optional<Waiting> waiting("reading the weights");
-  gpt2::GPT2 model = with_dtype(gpt2::read_weights(flags.weights, config), config.dtype);
-  if (!mesh.axes().empty()) {
-    model = device_put(model, state_shardings(flags, mesh, generate_info(), model));
+/// How many tokens were made in how many seconds, without those that a compilation delays.
+struct Speed {
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  double tokens_per_second() const {
+    return tokens == 0 ? 0 : static_cast<double>(tokens) / seconds;
   }
-  waiting.emplace("compiling the model");
-  gpt2::Generator generator(model, config, prompt,
-                            {.tokens = flags.tokens,
-                             .sequences = flags.sequences,
-                             .sampling = flags.sampling,
-                             .seed = flags.seed,
-                             .mesh = mesh});
-  Generated result{.sequences = std::vector<Sequence>(static_cast<std::size_t>(flags.sequences))};
+};
+
+/// Continues prompts with equally many tokens together.
+void generate(gpt2::Generator& generator, const GenerateFlags& flags, const gpt2::Config& config,
+              const data::BytePairTokenizer& tokenizer, const std::vector<Continued*>& prompts,
+              const std::function<void()>& on_token, Speed& speed) {
+  const auto size = static_cast<std::size_t>(flags.sequences);
+  for (Continued* prompt : prompts) prompt->sequences.resize(size);
   const auto add = [&] {
-    const std::vector<std::int32_t> next = generator.next();
+    const gpt2::Tokens next = generator.next();
     bool is_done = true;
     for (std::size_t i = 0; i < next.size(); ++i) {
-      add_token(result.sequences[i], next[i], flags, config, tokenizer);
-      is_done = is_done && result.sequences[i].is_done;
+      Sequence& sequence = prompts[i / size]->sequences[i % size];
+      add_token(sequence, next[i], flags, config, tokenizer);
+      is_done = is_done && sequence.is_done;
     }
     return is_done;
   };
@@ -152,15 +156,40 @@ Generated generate(const GenerateFlags& flags, const gpt2::Config& config,
     is_done = add();
     ++count;
     if (count > kFirst) continue;
-    waiting.reset();
+    on_token();
     if (count == kFirst) start = std::chrono::steady_clock::now();
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (count > kFirst) {
-    result.tokens_per_second =
-        static_cast<double>((count - kFirst) * flags.sequences) / seconds.count();
+  if (count <= kFirst) return;
+  speed.tokens += (count - kFirst) * flags.sequences * std::ssize(prompts);
+  speed.seconds += seconds.count();
+}
+
+Speed generate_all(const GenerateFlags& flags, const gpt2::Config& config,
+                   const data::BytePairTokenizer& tokenizer, const Mesh& mesh,
+                   std::vector<Continued>& prompts) {
+  std::optional<Waiting> waiting("reading the weights");
+  gpt2::GPT2 model = with_dtype(gpt2::read_weights(flags.weights, config), config.dtype);
+  if (!mesh.axes().empty()) {
+    model = device_put(model, state_shardings(flags, mesh, generate_info(), model));
   }
-  return result;
+  waiting.emplace("compiling the model");
+  std::map<std::size_t, std::vector<Continued*>> by_length;
+  for (Continued& prompt : prompts) by_length[prompt.ids.size()].push_back(&prompt);
+  Speed speed;
+  for (const auto& [length, group] : by_length) {
+    std::vector<gpt2::Tokens> ids;
+    for (const Continued* prompt : group) ids.push_back(prompt->ids);
+    gpt2::Generator generator(model, config, ids,
+                              {.tokens = flags.tokens,
+                               .sequences = flags.sequences,
+                               .sampling = flags.sampling,
+                               .seed = flags.seed,
+                               .mesh = mesh});
+    generate(
+        generator, flags, config, tokenizer, group, [&] { waiting.reset(); }, speed);
+  }
+  return speed;
 }
 
 /// The text with U+FFFD in place of what is not UTF-8, such as a character that is not complete.
@@ -168,31 +197,39 @@ std::string readable(const std::string& text) {
   return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-void show(const GenerateFlags& flags, const Generated& generated) {
+void show(const std::vector<Continued>& prompts, const Speed& speed) {
   std::string text;
-  for (const Sequence& sequence : generated.sequences) {
-    text += readable(flags.prompt + sequence.text) + "\n";
-    if (generated.sequences.size() > 1) text += "----\n";
+  for (const Continued& prompt : prompts) {
+    for (const Sequence& sequence : prompt.sequences) {
+      text += readable(prompt.prompt + sequence.text) + "\n";
+      if (prompt.sequences.size() > 1 || prompts.size() > 1) text += "----\n";
+    }
   }
   char line[80];
   std::snprintf(line, sizeof(line), "generated  %.1f tokens per second\n",
-                generated.tokens_per_second);
-  print(text + (generated.tokens_per_second > 0 ? line : ""));
+                speed.tokens_per_second());
+  print(text + (speed.tokens > 0 ? line : ""));
 }
 
-json json_of(const GenerateFlags& flags, const std::vector<std::int32_t>& prompt,
-             const Generated& generated) {
-  const Sequence& first = generated.sequences[0];
-  json object = {{"model", "gpt2"},
-                 {"prompt_ids", prompt},
-                 {"ids", first.ids},
-                 {"text", readable(first.text)},
-                 {"tokens_per_second", generated.tokens_per_second},
-                 {"seed", flags.seed},
-                 {"mesh", flags.mesh}};
-  for (const Sequence& sequence : generated.sequences) {
+json json_of(const Continued& prompt) {
+  const Sequence& first = prompt.sequences[0];
+  json object = {{"prompt_ids", prompt.ids}, {"ids", first.ids}, {"text", readable(first.text)}};
+  for (const Sequence& sequence : prompt.sequences) {
     object["sequences"].push_back({{"ids", sequence.ids}, {"text", readable(sequence.text)}});
   }
+  return object;
+}
+
+/// What belongs to the prompt stands in the object itself, or with several prompts in one of
+/// `prompts` for each.
+json json_of(const GenerateFlags& flags, const std::vector<Continued>& prompts,
+             const Speed& speed) {
+  json object = {{"model", "gpt2"},
+                 {"tokens_per_second", speed.tokens_per_second()},
+                 {"seed", flags.seed},
+                 {"mesh", flags.mesh}};
+  if (prompts.size() == 1) object.update(json_of(prompts[0]));
+  for (const Continued& prompt : prompts) object["prompts"].push_back(json_of(prompt));
   return object;
 }
 
@@ -215,11 +252,14 @@ void run_generate(const GenerateFlags& flags) {
     gpt2::Config config = gpt2::read_config(flags.weights);
     config.dtype = compute_dtype(flags);
     const data::BytePairTokenizer tokenizer = read_tokenizer(flags.weights, config.vocab);
-    const std::vector<std::int32_t> prompt = prompt_ids(flags, config, tokenizer);
-    const Generated generated = generate(flags, config, prompt, tokenizer, mesh);
+    std::vector<Continued> prompts;
+    for (const std::string& prompt : flags.prompts) {
+      prompts.push_back({.prompt = prompt, .ids = prompt_ids(prompt, flags, config, tokenizer)});
+    }
+    const Speed speed = generate_all(flags, config, tokenizer, mesh, prompts);
     if (process_index() != 0) return;
-    if (flags.json != "-") show(flags, generated);
-    if (!flags.json.empty()) write_json(flags.json, json_of(flags, prompt, generated));
+    if (flags.json != "-") show(prompts, speed);
+    if (!flags.json.empty()) write_json(flags.json, json_of(flags, prompts, speed));
   });
 }
 
@@ -263,11 +303,17 @@ void add_generate_gpt2(Command& generate) {
   add_path(*command, flags->weights, "--weights",
            "a folder with config.json, model.safetensors, vocab.json and merges.txt", "gpt2")
       ->required();
-  command->add_option("--prompt", flags->prompt, "the text to continue, in UTF-8")->required();
+  command
+      ->add_option("--prompt", flags->prompts,
+                   "the text to continue, in UTF-8; may be repeated: prompts with equally many "
+                   "tokens are continued together")
+      ->allow_extra_args(false)
+      ->required();
   add_whole_number(*command, flags->tokens,
                    {.name = "--tokens", .text = "how many tokens to add at most"});
-  add_whole_number(*command, flags->sequences,
-                   {.name = "--sequences", .text = "how many continuations", .most = 4096});
+  add_whole_number(
+      *command, flags->sequences,
+      {.name = "--sequences", .text = "how many continuations of each prompt", .most = 4096});
   command->add_option("--stop", flags->stop, "texts before which a continuation ends");
   add_sampling_flags(*command, *flags);
   add_device_flags(*command, *flags);

@@ -42,6 +42,7 @@ struct Gpt2Flags : TrainFlags {
   std::string save;
   std::int64_t seq = 0;  // 0: 128, or as many as the model has positions
   bool recompute_logits = false;
+  double dropout = 0;
 
   const std::string& folder() const { return weights.empty() ? config : weights; }
 };
@@ -56,6 +57,7 @@ gpt2::Config config_of(const Gpt2Flags& flags) {
   }
   gpt2::Config config = gpt2::read_config(flags.folder());
   config.dtype = compute_dtype(flags);
+  config.dropout = flags.dropout;
   return config;
 }
 
@@ -145,9 +147,14 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
     return gpt2::read_weights(flags_.weights, config_);
   }
   std::tuple<Array, gpt2::GPT2> loss_and_grads(const gpt2::GPT2& params, const Array& ids,
-                                               const Array& /*step*/) const override {
+                                               const Array& step) const override {
+    nn::Mode mode;
+    if (flags_.dropout > 0) {
+      const Key key = random::split<2>(Key(flags_.seed))[1];
+      mode = nn::Mode::train(random::fold_in(key, step));
+    }
     return value_and_grad([&](const gpt2::GPT2& model) {
-      return gpt2::next_token_loss(model, ids, flags_.recompute_logits);
+      return gpt2::next_token_loss(model, ids, flags_.recompute_logits, mode);
     })(params);
   }
   void load(Report& report) override {
@@ -169,7 +176,8 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
     return {{"vocab", config_.vocab},         {"seq", length_},
             {"positions", config_.positions}, {"features", config_.features},
             {"hidden", config_.hidden},       {"heads", config_.heads},
-            {"layers", config_.layers},       {"pretrained", !flags_.weights.empty()}};
+            {"layers", config_.layers},       {"pretrained", !flags_.weights.empty()},
+            {"dropout", config_.dropout}};
   }
   void finish(const gpt2::GPT2& params, float last_loss, Report& report,
               nlohmann::json& extra) const override {
@@ -226,6 +234,8 @@ void add_gpt2_flags(Command& command, Gpt2Flags& flags) {
       .add_flag("--recompute-logits", flags.recompute_logits,
                 "make the logits in parts, and again in the backward pass: less memory, more work")
       ->disable_flag_override();
+  add_probability(command, flags.dropout, "--dropout",
+                  "the fraction of elements of embeddings and of what blocks add that is dropped");
   add_path(command, flags.save, "--save",
            "write the trained model to this folder, in the layout of --weights", "tuned");
 }

@@ -1,0 +1,60 @@
+// Files of arrays that other programs read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tessera/types.h>
+
+namespace tessera::foreign {
+
+/// An array of a file to be written. Its elements, row-major, are read when it is their turn.
+struct Source {
+  std::string name;  // a path with slashes
+  Type type;
+  std::function<std::vector<std::byte>()> elements;
+};
+using Sources = std::vector<Source>;
+
+/// Appends bytes to the file.
+using Append = std::function<void(std::span<const std::byte>)>;
+
+/// np.savez, for np.load. bf16, which NumPy does not have, are elements of two bytes (`|V2`).
+void write_npz(const Sources& sources, const Append& append);
+/// A dict of tensors, for torch.load. Dots stand for the slashes in names.
+void write_torch(const Sources& sources, const Append& append);
+/// Nested maps, for flax.serialization.msgpack_restore. Throws UserError for an array of 4 GiB or
+/// more, and for a path that continues that of another array.
+void write_msgpack(const Sources& sources, const Append& append);
+
+/// A zip archive of files that are not compressed.
+class ZipWriter {
+ public:
+  /// Files and positions from `wide` on are written in the form that holds more than 4 GiB.
+  explicit ZipWriter(Append append, std::uint64_t wide = 0xFFFFFFFF)
+      : append_(std::move(append)), wide_(wide) {}
+  void add(const std::string& name, std::span<const std::byte> bytes);
+  /// Writes the list of files, which ends the archive.
+  void finish();
+
+ private:
+  struct Entry {
+    std::string name;
+    std::uint32_t checksum;
+    std::uint64_t size;
+    std::uint64_t begin;
+  };
+  bool is_wide(std::uint64_t number) const { return number >= wide_; }
+  void write(const std::string& bytes);
+
+  Append append_;
+  std::uint64_t wide_;
+  std::uint64_t written_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tessera::foreign

@@ -1,0 +1,252 @@
+// debug::callback and debug::print: the values of arrays while a program runs.
+#include <algorithm>
+#include <fmt/format.h>
+#include <iostream>
+#include <string_view>
+
+#include <tessera/error.h>
+#include <tessera/profile.h>
+
+#include "api/operands.h"
+#include "run/world.h"
+
+namespace tessera::debug {
+
+namespace {
+
+using ops::HostArray;
+
+Array whole(const HostArray& array) {
+  detail::PlacementPtr placement = detail::replicated_placement(array.type(), Mesh());
+  run::Tiles tiles = detail::scatter(array, *placement);
+  return detail::make_concrete(std::move(placement), std::move(tiles));
+}
+
+Array number(const Operand& operand) {
+  return detail::public_op(operand.where, [&] { return detail::as_array("debug", operand); });
+}
+
+using Receiver = std::function<void(const std::vector<HostArray>&)>;
+
+/// Calls `receive` now, or emits an equation that does.
+void call_when_run(Receiver receive, const std::vector<Operand>& operands,
+                   const std::source_location& where) {
+  const CallScope scope(where);
+  std::vector<Array> arrays;
+  for (const Operand& operand : operands) {
+    arrays.push_back(operand.is_number() ? number(operand) : operand.array);
+  }
+  // Every process computes what is printed, and the first one prints it.
+  const auto receive_once = [receive = std::move(receive)](const std::vector<HostArray>& values) {
+    if (run::world().rank() == 0) receive(values);
+  };
+  if (trace::innermost() == nullptr) {
+    std::vector<HostArray> values;
+    for (const Array& array : arrays) {
+      const detail::Tiled tiles = detail::tiles_of(array, detail::call_span());
+      values.push_back(detail::gather(tiles, "debug", detail::call_span()));
+    }
+    return receive_once(values);
+  }
+  const auto call = [receive_once](std::span<const Type> types,
+                                   std::span<const std::byte* const> data) {
+    std::vector<HostArray> values;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      HostArray& value = values.emplace_back(types[i]);
+      std::copy_n(data[i], value.bytes().size(), value.bytes().begin());
+    }
+    receive_once(values);
+  };
+  arrays.insert(arrays.begin(), detail::filled(0.0, {DType::u32, {}}));
+  using Call = ir::HostCallback::Call;
+  detail::emit("host_callback", arrays,
+               {{"callback", ir::HostCallback{std::make_shared<const Call>(call)}},
+                {"num_batch", std::int64_t{0}}});
+}
+
+// --- text
+
+/// Beyond this many elements only the first and the last of each dimension are shown.
+constexpr std::int64_t kShown = 1000;
+constexpr std::int64_t kEdge = 3;
+
+/// The elements of an array as nested lists, one row per line.
+template <typename T>
+class ListText {
+ public:
+  ListText(const HostArray& array, const std::string& format)
+      : shape_(array.type().shape),
+        elements_(array.data<T>()),
+        format_(format),
+        is_short_(num_elements(shape_) > kShown) {}
+
+  std::string text() {
+    append(0, 0);
+    return std::move(text_);
+  }
+
+ private:
+  void append(std::size_t dim, std::size_t index) {
+    if (dim == shape_.size()) {
+      using Shown = std::conditional_t<detail::kIsHalf<T>, float, T>;
+      text_ += fmt::format(fmt::runtime(format_), Shown{elements_[index]});
+      return;
+    }
+    const std::int64_t size = shape_[dim];
+    const bool is_cut = is_short_ && size > 2 * kEdge;
+    text_ += '[';
+    for (std::int64_t i = 0; i < size; ++i) {
+      if (i > 0) separate(dim);
+      if (is_cut && i == kEdge) {
+        text_ += "...";
+        separate(dim);
+        i = size - kEdge;
+      }
+      append(dim + 1, index * static_cast<std::size_t>(size) + static_cast<std::size_t>(i));
+    }
+    text_ += ']';
+  }
+
+  void separate(std::size_t dim) {
+    const bool is_last = dim + 1 == shape_.size();
+    text_ += is_last ? ", " : ",\n" + std::string(dim + 1, ' ');
+  }
+
+  const Shape& shape_;
+  std::span<const T> elements_;
+  const std::string& format_;
+  bool is_short_;
+  std::string text_;
+};
+
+std::string text_of(const HostArray& array, const std::string& format) {
+  return ops::dispatch(array.type().dtype,
+                       [&](auto zero) { return ListText<decltype(zero)>(array, format).text(); });
+}
+
+/// A format string cut at its arrays: text before each of them, and behind the last one.
+struct Parts {
+  std::vector<std::string> texts = {""};
+  std::vector<std::string> formats;  // of elements: `{}`, `{:.3f}`
+};
+
+[[noreturn]] void fail(const Format& format, const std::string& what, const std::string& wanted,
+                       const std::string& cure) {
+  throw UserError({.what = "debug: " + what,
+                   .where = trace::call_span(format.where),
+                   .found = "\"" + format.text + "\"",
+                   .wanted = wanted,
+                   .cure = cure});
+}
+
+Parts parse(const Format& format) {
+  Parts parts;
+  const std::string_view text = format.text;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_doubled = i + 1 < text.size() && text[i + 1] == text[i];
+    const bool is_brace = text[i] == '{' || text[i] == '}';
+    if (!is_brace || is_doubled) {
+      parts.texts.back() += text[i];
+      i += static_cast<std::size_t>(is_brace);
+      continue;
+    }
+    const std::size_t end = text.find('}', i);
+    const std::string_view inside = text.substr(i, end - i);
+    if (end == std::string_view::npos || text[i] == '}' || (inside != "{" && inside[1] != ':')) {
+      fail(format, "the format string has a brace that stands for no array",
+           "{} for an array, or {:.3f} with the format of its elements",
+           "write {{ and }} for braces");
+    }
+    parts.formats.emplace_back(text.substr(i, end - i + 1));
+    parts.texts.emplace_back();
+    i = end;
+  }
+  return parts;
+}
+
+void check_formats(const Format& format, const Parts& parts, const std::vector<Operand>& operands) {
+  if (parts.formats.size() != operands.size()) {
+    fail(format, "the format string is for another number of arrays",
+         fmt::format("{} braces, one for each array", operands.size()),
+         "write one {} for each array");
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Type type{detail::common_dtype("debug", {operands[i]}), {}};
+    try {
+      text_of(HostArray(type), parts.formats[i]);
+    } catch (const fmt::format_error&) {
+      fail(format, fmt::format("{} is no format for {}", parts.formats[i], name(type.dtype)),
+           "a format that std::format takes for such a number", "write {} for the shortest form");
+    }
+  }
+}
+
+std::string joined(const Parts& parts, const std::vector<HostArray>& values) {
+  std::string text = parts.texts[0];
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    text += text_of(values[i], parts.formats[i]) + parts.texts[i + 1];
+  }
+  return text;
+}
+
+}  // namespace
+
+void print(std::ostream& stream, const Format& format, const std::vector<Operand>& operands) {
+  const CallScope scope(format.where);
+  const Parts parts = parse(format);
+  check_formats(format, parts, operands);
+  const auto receive = [parts, &stream](const std::vector<HostArray>& values) {
+    const std::string line = joined(parts, values) + '\n';
+    stream << line << std::flush;
+  };
+  call_when_run(receive, operands, format.where);
+}
+
+void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands) {
+  const CallScope scope(format.where);
+  const Parts parts = parse(format);
+  check_formats(format, parts, operands);
+  const DType dtype = detail::common_dtype("debug::check", {holds});
+  if (dtype != DType::boolean) {
+    throw UserError({.what = "debug::check: the condition is not an array of bools",
+                     .where = trace::call_span(format.where),
+                     .found = std::string(name(dtype)),
+                     .wanted = "bool",
+                     .cure = "compare first, for example x > 0"});
+  }
+  const auto receive = [parts, where = detail::call_span()](std::vector<HostArray> values) {
+    const auto elements = values[0].data<bool>();
+    const auto count = std::count(elements.begin(), elements.end(), false);
+    if (count == 0) return;
+    const std::int64_t size = std::ssize(elements);
+    values.erase(values.begin());
+    throw UserError(
+        {.what = joined(parts, values),
+         .where = where,
+         .found = fmt::format("{} of {} elements of the condition are false", count, size),
+         .wanted = "a condition that holds, as debug::check asks for",
+         .cure = "look at what it is computed from with debug::print"});
+  };
+  std::vector<Operand> all = {holds};
+  all.insert(all.end(), operands.begin(), operands.end());
+  call_when_run(receive, all, format.where);
+}
+
+void print(const Format& format, const std::vector<Operand>& operands) {
+  print(std::cout, format, operands);
+}
+
+}  // namespace tessera::debug
+
+namespace tessera::detail {
+
+void callback(Callback f, const std::vector<Operand>& operands, const std::source_location& where) {
+  const auto receive = [f = std::move(f)](const std::vector<ops::HostArray>& values) {
+    std::vector<Array> arrays;
+    for (const ops::HostArray& value : values) arrays.push_back(debug::whole(value));
+    f(arrays);
+  };
+  debug::call_when_run(receive, operands, where);
+}
+
+}  // namespace tessera::detail

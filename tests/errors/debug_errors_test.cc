@@ -1,0 +1,187 @@
+// Mistakes with debug::print and debug::callback, and with functions of known sizes.
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include <tessera/tessera.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+TEST(DebugErrors, BraceThatStandsForNoArray) {
+  const Array x = ones({2});
+  const std::string text = caught([&] { debug::print("x = {0}", x); }).text;
+  EXPECT_EQ(text,
+            "debug: the format string has a brace that stands for no array\n"
+            "  where:  <this line>\n"
+            "  found:  \"x = {0}\"\n"
+            "  wanted: {} for an array, or {:.3f} with the format of its elements\n"
+            "  cure:   write {{ and }} for braces");
+}
+
+TEST(DebugErrors, AnotherNumberOfArrays) {
+  const std::string text = caught([&] { debug::print("{} and {}", ones({2})); }).text;
+  EXPECT_EQ(text,
+            "debug: the format string is for another number of arrays\n"
+            "  where:  <this line>\n"
+            "  found:  \"{} and {}\"\n"
+            "  wanted: 1 braces, one for each array\n"
+            "  cure:   write one {} for each array");
+}
+
+TEST(DebugErrors, FormatOfAnotherType) {
+  const std::string text = caught([&] { debug::print("{:d}", ones({2})); }).text;
+  EXPECT_EQ(text,
+            "debug: {:d} is no format for f32\n"
+            "  where:  <this line>\n"
+            "  found:  \"{:d}\"\n"
+            "  wanted: a format that std::format takes for such a number\n"
+            "  cure:   write {} for the shortest form");
+}
+
+TEST(DebugErrors, CheckThatDoesNotHold) {
+  const Array x = array({1.0F, -2.0F});
+  const std::string text = caught([&] { debug::check(x > 0, "x = {:.1f}", x); }).text;
+  EXPECT_EQ(text,
+            "x = [1.0, -2.0]\n"
+            "  where:  <this line>\n"
+            "  found:  1 of 2 elements of the condition are false\n"
+            "  wanted: a condition that holds, as debug::check asks for\n"
+            "  cure:   look at what it is computed from with debug::print");
+}
+
+TEST(DebugErrors, CheckOfNumbers) {
+  const Array x = array({1.0F, -2.0F});
+  const std::string text = caught([&] { debug::check(x, "x = {}", x); }).text;
+  EXPECT_EQ(text,
+            "debug::check: the condition is not an array of bools\n"
+            "  where:  <this line>\n"
+            "  found:  f32\n"
+            "  wanted: bool\n"
+            "  cure:   compare first, for example x > 0");
+}
+
+TEST(DebugErrors, CallbackInACondition) {
+  const auto body = [](Array n) { return n + 1; };
+  const auto condition = [](Array n) {
+    std::ostringstream stream;
+    debug::print(stream, "{}", {n});
+    return less(n, 3);
+  };
+  const Array start = full({}, 0, DType::i32);
+  const std::string text = caught([&] { while_loop(condition, body, start); }).text;
+  EXPECT_EQ(text,
+            "debug: the condition of a while_loop cannot have callbacks\n"
+            "  where:  <this line>\n"
+            "  found:  a callback in the condition\n"
+            "  wanted: callbacks in the body\n"
+            "  cure:   compute the value in the body as well and print it there");
+}
+
+TEST(DebugErrors, CallbackInAPipeline) {
+  const auto one = [](Array x) {
+    debug::print("{}", x);
+    return sum(mark_stage_end(mark_stage_end(x) * 2));
+  };
+  const auto step = mpmd_jit_with_loop([&](Array xs) { return treduce(one, xs, GPipe{2}); },
+                                       MpmdMesh(make_mesh({{"stage", 2}}), "stage"));
+  const std::string text = caught([&] { step(ones({2, 3})); }).text;
+  const std::size_t where = text.find("  where:");
+  EXPECT_EQ(text.substr(0, where), "debug: a pipeline cannot have callbacks\n");
+  EXPECT_EQ(text.substr(text.find("  found:")),
+            "  found:  scan with a callback\n"
+            "  wanted: a function without debug::print and debug::callback\n"
+            "  cure:   compile the function with jit instead of mpmd_jit_with_loop: the bits are "
+            "the same; or return the array, from treduce with Concat, and print it outside");
+}
+
+TEST(FunctionErrors, CtcLossOfOtherTypes) {
+  const Array lengths = ones({2}, DType::i32);
+  const Array labels = ones({2, 3}, DType::i32);
+  const auto text = [&](const Array& logits, const Array& of_labels, std::int64_t blank) {
+    return caught([&] { ctc_loss(logits, lengths, labels, of_labels, blank); }).text;
+  };
+  const std::string cure =
+      "  cure:   pass logits [B,T,C], lengths i32 [B], labels i32 [B,N], lengths i32 [B]";
+  EXPECT_EQ(text(ones({2, 4}), lengths, 0),
+            "ctc_loss: the logits have another type\n  where:  <this line>\n"
+            "  found:  f32[2,4]\n  wanted: floats [B,T,C]\n" +
+                cure);
+  EXPECT_EQ(text(ones({2, 4, 5}), ones({2}), 0),
+            "ctc_loss: the lengths of the labels have another type\n  where:  <this line>\n"
+            "  found:  f32[2]\n  wanted: i32[2]\n" +
+                cure);
+  EXPECT_EQ(text(ones({2, 4, 5}), lengths, 5),
+            "ctc_loss: there is no such class for the blank\n  where:  <this line>\n"
+            "  found:  5\n  wanted: a class from 0 to 4\n"
+            "  cure:   pass the number of the class that stands between labels");
+}
+
+TEST(FunctionErrors, ResizeToAnotherRank) {
+  const Array x = ones({2, 4});
+  const std::string text = caught([&] { resize(x, {8}); }).text;
+  EXPECT_EQ(text,
+            "resize: the shape has another rank than the array\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,4]\n"
+            "  wanted: 2 sizes, found [8]\n"
+            "  cure:   write a size for each dimension, also for those that stay");
+}
+
+TEST(FunctionErrors, ResizeOfNothing) {
+  const Array x = ones({2, 0});
+  const std::string text = caught([&] { resize(x, {2, 3}); }).text;
+  EXPECT_EQ(text,
+            "resize: there are no elements to take, or the size is negative\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,0]\n"
+            "  wanted: a size of 0 or more for dimension 1, found 3\n"
+            "  cure:   resize dimensions that are not empty");
+}
+
+TEST(FunctionErrors, ResizeOfIntegersByWeights) {
+  const Array x = ones({2, 4}, DType::u8);
+  const std::string text = caught([&] { resize(x, {2, 3}); }).text;
+  EXPECT_EQ(text,
+            "resize: sums of neighbours are for floats\n"
+            "  where:  <this line>\n"
+            "  found:  u8[2,4]\n"
+            "  wanted: floats\n"
+            "  cure:   convert it: astype(x, DType::f32), or use ResizeMethod::nearest");
+}
+
+TEST(FunctionErrors, UniqueOfANegativeSize) {
+  const Array x = ones({2, 4});
+  const std::string text = caught([&] { unique(x, -1); }).text;
+  EXPECT_EQ(text,
+            "unique: the size is negative\n"
+            "  where:  <this line>\n"
+            "  found:  -1 of f32[2,4]\n"
+            "  wanted: a size of 0 or more\n"
+            "  cure:   pass how many distinct elements there are at most, and what to fill with");
+}
+
+TEST(FunctionErrors, GammaOfIntegers) {
+  const Array alpha = ones({2}, DType::i32);
+  const std::string text = caught([&] { random::gamma(Key(0), alpha); }).text;
+  EXPECT_EQ(text,
+            "gamma: alpha has another dtype\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: f32 or f64\n"
+            "  cure:   convert it: astype(alpha, DType::f32)");
+}
+
+TEST(FunctionErrors, UniformIntegers) {
+  const std::string text = caught([&] { random::uniform(Key(0), {2}, DType::i32); }).text;
+  EXPECT_EQ(text,
+            "uniform: the dtype is not one of floats\n"
+            "  where:  <this line>\n"
+            "  found:  i32\n"
+            "  wanted: f16, bf16, f32 or f64\n"
+            "  cure:   draw integers with randint, or convert with astype");
+}
+
+}  // namespace
+}  // namespace tessera
