@@ -180,6 +180,17 @@ class RegionBuilder {
     return change("narrow_to_" + std::string(name(dtype)), DType::f32, dtype, lanes, is_row(id));
   }
 
+  /// The register of a value that is computed here and whose bits are read as `dtype`. Bits of half
+  /// precision are those in memory, not those of the lanes.
+  int lanes_as(ValueId id, DType dtype) {
+    const DType from = f_.type(id).dtype;
+    if (from == dtype || (!is_half(from) && !is_half(dtype))) return lanes_of(id);
+    const auto [cast, is_new] = cast_.emplace(std::pair(id, dtype), 0);
+    if (!is_new) return cast->second;
+    const int stored = stored_form_of(id);
+    return cast->second = is_half(dtype) ? widen(dtype, stored, is_row(id)) : stored;
+  }
+
   int reduce(const Equation& equation) {
     const ValueId from = equation.operands[0];
     const Layout& layout = context_.layout(from);
@@ -218,7 +229,7 @@ class RegionBuilder {
     if (kind == Reading::Kind::other || !is_computed(base)) {
       return load(id, is_row(iterated(equation)));
     }
-    const int computed = lanes_of(base);
+    const int computed = lanes_as(base, f_.type(id).dtype);
     if (kind == Reading::Kind::same) return computed;
     const auto [expanded, is_new] = expanded_.emplace(computed, 0);
     if (is_new) expanded->second = expand(computed, lane_dtype(f_.type(id).dtype));
@@ -358,9 +369,10 @@ class RegionBuilder {
   int space_;
   kernels::TileProgram program_;
   TileTask task_;
-  std::map<ValueId, int> registers_;  // of what is computed here, to compute with
-  std::map<ValueId, int> unrounded_;  // f32 that are rounded to half precision
-  std::map<ValueId, int> stored_;     // f16 and bf16 as in memory
+  std::map<ValueId, int> registers_;               // of what is computed here, to compute with
+  std::map<std::pair<ValueId, DType>, int> cast_;  // bits that are read as another dtype
+  std::map<ValueId, int> unrounded_;               // f32 that are rounded to half precision
+  std::map<ValueId, int> stored_;                  // f16 and bf16 as in memory
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
 };
