@@ -123,7 +123,8 @@ for dtype, words in ((np.float16, np.int16), (jnp.bfloat16, np.uint16)):
     name = np.dtype(dtype).name
     number = HALVES.astype(dtype)
     add(f"frexp_{name}", jnp.frexp, number[:6])
-    add(f"bits_of_{name}", lambda x, w=words: lax.bitcast_convert_type(x * 2 - x, w) >> w(3), number)
+    add(f"bits_of_{name}", lambda x, w=words: lax.bitcast_convert_type(x * 2 - x, w) >> w(3),
+        number)
     add(f"{name}_of_bits", lambda i, t=dtype: lax.bitcast_convert_type(i + i // 3, t) * t(2),
         integers(64, high=9000, dtype=words))
     add(f"rows_of_bits_{name}", lambda x, w=words: jnp.ones((8, 5), w) * lax.bitcast_convert_type(

@@ -4,7 +4,8 @@
 
 CHECKOUT is a checkout of Flax at the tag of the installed version. Models, losses and steps are
 those of the examples; what their data loaders need is replaced by arrays of random numbers, and
-sizes are small. Each example runs on 1 and on 8 devices. Prints losses, and fails if they differ."""
+sizes are small. Each example runs on 1 and on 8 devices. Prints losses, and fails if they
+differ."""
 import importlib
 import json
 import os
@@ -17,8 +18,8 @@ import types
 STEPS = 3
 TOLERANCE = 2e-4
 # What data loaders, logs and command lines need, and steps do not.
-ABSENT = {"PIL", "ale_py", "clu", "cv2", "gymnasium", "ml_collections", "orbax", "sentencepiece",
-          "tensorboard", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
+ABSENT = {"PIL", "ale_py", "clu", "cv2", "gymnasium", "ml_collections", "orbax",
+          "sentencepiece", "tensorboard", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
 
 
 class Anything(types.ModuleType):
@@ -115,7 +116,8 @@ def lm1b(rng):
     import train
     import utils
     config = importlib.import_module("configs.default").get_config()
-    config.update(emb_dim=64, num_heads=4, num_layers=2, qkv_dim=64, mlp_dim=256)
+    config.update(emb_dim=64, num_heads=4, num_layers=2, qkv_dim=64, mlp_dim=256,
+                  max_target_length=32, max_eval_target_length=32)
     sizes = {key: config[key] for key in ("emb_dim", "num_heads", "num_layers", "qkv_dim",
                                           "mlp_dim", "dropout_rate", "attention_dropout_rate")}
     settings = models.TransformerConfig(vocab_size=512, output_vocab_size=512, max_len=32, **sizes)
