@@ -50,6 +50,18 @@ TEST(Bf16, ConvertsToTheNearestEven) {
             (std::vector<std::int32_t>{-3, 300}));
 }
 
+TEST(Bf16, BitsOfWhatIsFusedAreThoseInMemory) {
+  const Array x = bf16({0.75F, -3.0F, 1e-3F, 300.0F}, {4});
+  const auto bits = [](const Array& y) { return bitcast(y * y, DType::i16) >> 3; };
+  EXPECT_EQ(jit(bits)(x).to_vector<std::int16_t>(), bits(x).to_vector<std::int16_t>());
+  const Array words = array({16000, 16256, 17000, 8000}, {4});
+  const auto number = [](const Array& i) {
+    return bitcast(astype(i + 3, DType::i16), DType::bf16) * scalar(bfloat16(2.0F));
+  };
+  EXPECT_EQ(floats(jit(number)(words)), floats(number(words)));
+  EXPECT_EQ(floats(number(array({16253}, {1}))), Values{2.0F});
+}
+
 TEST(Bf16, EveryOpRounds) {
   const auto fused = [](const Array& x, const Array& y) { return (x + y) - x; };
   const Array x = bf16({256.0F, 1.0F}, {2});

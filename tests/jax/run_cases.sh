@@ -11,5 +11,6 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH=$here/../../plugin/python TESSERA_PJRT_LIBRARY=$plugin
 export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
 "$python" -B "$here/cases.py"
+"$python" -B "$here/body_cases.py"
 "$python" -B "$here/linalg_cases.py"
 exec "$python" -B "$here/dtype_cases.py"

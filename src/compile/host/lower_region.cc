@@ -169,16 +169,6 @@ class RegionBuilder {
     return registers_[id] = reg;
   }
 
-  /// The same for the bits of the value as another dtype: lanes of halves are f32.
-  int lanes_of(ValueId id, DType dtype) {
-    const DType from = f_.type(id).dtype;
-    if (from == dtype || !(is_half(from) || is_half(dtype))) return lanes_of(id);
-    const auto [lanes, is_new] = bitcasts_.emplace(std::pair(id, dtype), 0);
-    if (!is_new) return lanes->second;
-    const int bits = stored_form_of(id);
-    return lanes->second = is_half(dtype) ? widen(dtype, bits, is_row(id)) : bits;
-  }
-
   /// The register that a store of the value writes.
   int stored_form_of(ValueId id) {
     const DType dtype = f_.type(id).dtype;
@@ -188,6 +178,17 @@ class RegionBuilder {
     const auto unrounded = unrounded_.find(id);
     const int lanes = unrounded == unrounded_.end() ? registers_.at(id) : unrounded->second;
     return change("narrow_to_" + std::string(name(dtype)), DType::f32, dtype, lanes, is_row(id));
+  }
+
+  /// The register of a value that is computed here and whose bits are read as `dtype`. Bits of half
+  /// precision are those in memory, not those of the lanes.
+  int lanes_as(ValueId id, DType dtype) {
+    const DType from = f_.type(id).dtype;
+    if (from == dtype || (!is_half(from) && !is_half(dtype))) return lanes_of(id);
+    const auto [cast, is_new] = cast_.emplace(std::pair(id, dtype), 0);
+    if (!is_new) return cast->second;
+    const int stored = stored_form_of(id);
+    return cast->second = is_half(dtype) ? widen(dtype, stored, is_row(id)) : stored;
   }
 
   int reduce(const Equation& equation) {
@@ -228,7 +229,7 @@ class RegionBuilder {
     if (kind == Reading::Kind::other || !is_computed(base)) {
       return load(id, is_row(iterated(equation)));
     }
-    const int computed = lanes_of(base, f_.type(id).dtype);
+    const int computed = lanes_as(base, f_.type(id).dtype);
     if (kind == Reading::Kind::same) return computed;
     const auto [expanded, is_new] = expanded_.emplace(computed, 0);
     if (is_new) expanded->second = expand(computed, lane_dtype(f_.type(id).dtype));
@@ -368,12 +369,12 @@ class RegionBuilder {
   int space_;
   kernels::TileProgram program_;
   TileTask task_;
-  std::map<ValueId, int> registers_;  // of what is computed here, to compute with
-  std::map<ValueId, int> unrounded_;  // f32 that are rounded to half precision
-  std::map<ValueId, int> stored_;     // f16 and bf16 as in memory
+  std::map<ValueId, int> registers_;               // of what is computed here, to compute with
+  std::map<std::pair<ValueId, DType>, int> cast_;  // bits that are read as another dtype
+  std::map<ValueId, int> unrounded_;               // f32 that are rounded to half precision
+  std::map<ValueId, int> stored_;                  // f16 and bf16 as in memory
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
-  std::map<std::pair<ValueId, DType>, int> bitcasts_;  // of values as another dtype
 };
 
 void add(KernelKey& key, const kernels::TileAccess& access) {

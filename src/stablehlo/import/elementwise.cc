@@ -138,44 +138,75 @@ Values compare(Context& c) {
   return {ops::compare(c.b(), direction, x, y)};
 }
 
-/// Rounds f32 to fewer bits of the significand (half to even) and of the exponent: what is too
-/// large becomes an infinity, what is too small a zero.
+/// Floats are rounded to fewer bits of the significand (half to even) and of the exponent: what is
+/// too large becomes an infinity, what is too small a zero.
+class Precision {
+ public:
+  /// `dtype`: f32 or f64.
+  Precision(Context& c, DType dtype, const Shape& shape)
+      : c_(c),
+        is_double_(dtype == DType::f64),
+        words_{is_double_ ? DType::u64 : DType::u32, shape},
+        mantissa_(is_double_ ? 52 : 23),
+        exponent_(is_double_ ? 11 : 8) {}
+
+  ValueId rounded(ValueId x, std::int64_t exponent, std::int64_t mantissa) {
+    ir::Builder& b = c_.b();
+    ValueId bits = ops::bitcast(b, x, words_.dtype);
+    if (mantissa < mantissa_) bits = shortened(bits, mantissa_ - mantissa);
+    if (exponent < exponent_) bits = limited(bits, exponent);
+    const ValueId is_number = ops::compare(b, "eq", x, x);
+    return ops::select(b, is_number, ops::bitcast(b, bits, b.type(x).dtype), x);
+  }
+
+ private:
+  ValueId word(std::uint64_t bits) {
+    if (is_double_) return in_halves(c_, bits, words_);
+    return ops::full(c_.b(), static_cast<double>(static_cast<std::uint32_t>(bits)), words_);
+  }
+
+  ValueId shortened(ValueId bits, std::int64_t dropped) {
+    ir::Builder& b = c_.b();
+    const std::uint64_t unit = std::uint64_t{1} << static_cast<unsigned>(dropped);
+    const ValueId last = ops::bitwise_and(
+        b, shifted(b, "shift_right_logical", bits, static_cast<std::size_t>(dropped)), word(1));
+    const ValueId up = ops::add(b, last, word(unit / 2 - 1));
+    return ops::bitwise_and(b, ops::add(b, bits, up), word(0 - unit));
+  }
+
+  ValueId limited(ValueId bits, std::int64_t exponent) {
+    ir::Builder& b = c_.b();
+    const std::uint64_t bias = (std::uint64_t{1} << static_cast<unsigned>(exponent_ - 1)) - 1;
+    const std::uint64_t range = (std::uint64_t{1} << static_cast<unsigned>(exponent - 1)) - 1;
+    const auto scale_of = [&](std::uint64_t biased) {
+      return word(biased << static_cast<unsigned>(mantissa_));
+    };
+    const ValueId infinity = scale_of(2 * bias + 1);
+    const ValueId sign =
+        ops::bitwise_and(b, bits, word(std::uint64_t{1} << (is_double_ ? 63U : 31U)));
+    const ValueId scale = ops::bitwise_and(b, bits, infinity);
+    const ValueId is_large = ops::compare(b, "gt", scale, scale_of(bias + range));
+    const ValueId is_small = ops::compare(b, "le", scale, scale_of(bias - range));
+    bits = ops::select(b, is_large, ops::bitwise_or(b, sign, infinity), bits);
+    return ops::select(b, is_small, sign, bits);
+  }
+
+  Context& c_;
+  bool is_double_;
+  Type words_;
+  std::int64_t mantissa_, exponent_;
+};
+
 Values reduce_precision(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
-  c.need(type.dtype == DType::f32 || is_half(type.dtype), "bits of another type");
+  c.need(is_float(type.dtype), "bits of another type");
   const std::int64_t exponent = c.integer("exponent_bits");
   const std::int64_t mantissa = c.integer("mantissa_bits");
   c.need(exponent >= 1 && mantissa >= 0, "no bits");
-  const ValueId x = ops::convert(b, c.operand(0), DType::f32);
-  const Type words{DType::u32, type.shape};
-  const auto word = [&](std::int64_t value) {
-    return ops::full(b, static_cast<double>(static_cast<std::uint32_t>(value)), words);
-  };
-  const ValueId given = ops::bitcast(b, x, DType::u32);
-  ValueId bits = given;
-  constexpr std::int64_t kMantissa = 23;
-  if (mantissa < kMantissa) {
-    const std::int64_t dropped = kMantissa - mantissa;
-    const ValueId last =
-        ops::bitwise_and(b, b.emit("shift_right_logical", {}, {bits, word(dropped)}), word(1));
-    const ValueId half = word((std::int64_t{1} << (dropped - 1)) - 1);
-    bits = ops::bitwise_and(b, ops::add(b, bits, ops::add(b, last, half)),
-                            word(-(std::int64_t{1} << dropped)));
-  }
-  constexpr std::int64_t kExponent = 8;
-  if (exponent < kExponent) {
-    constexpr std::int64_t kBias = 127;
-    const std::int64_t bias = (std::int64_t{1} << (exponent - 1)) - 1;
-    const ValueId sign = ops::bitwise_and(b, bits, word(0x80000000));
-    const ValueId scale = ops::bitwise_and(b, bits, word(0x7F800000));
-    const ValueId is_large = ops::compare(b, "gt", scale, word((kBias + bias) << kMantissa));
-    const ValueId is_small = ops::compare(b, "le", scale, word((kBias - bias) << kMantissa));
-    bits = ops::select(b, is_large, ops::bitwise_or(b, sign, word(0x7F800000)), bits);
-    bits = ops::select(b, is_small, sign, bits);
-  }
-  const ValueId is_number = ops::compare(b, "eq", x, x);
-  const ValueId rounded = ops::select(b, is_number, ops::bitcast(b, bits, DType::f32), x);
+  const DType dtype = type.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const ValueId x = ops::convert(b, c.operand(0), dtype);
+  const ValueId rounded = Precision(c, dtype, type.shape).rounded(x, exponent, mantissa);
   return {ops::convert(b, rounded, type.dtype)};
 }
 

@@ -95,6 +95,7 @@ struct Bits {
     result[dim] = (shape[dim] + width - 1) / width;
     return result;
   }
+  /// `words`: as many per step as `width`.
   ValueId joined(ir::Builder& b, const Words& words) const {
     Shape column = steps();
     Shape padded = column;
@@ -109,13 +110,25 @@ struct Bits {
 
 /// As XLA has them: Philox fills the array in its order. Threefry's two words follow each other
 /// along the first even dimension; if there is none, along the longest one.
-Bits bits_of(const Shape& shape, bool is_threefry) {
+/// Elements of 64 bits are made of two words and fill the array in its order, as Philox does.
+Bits bits_of(const Shape& shape, bool is_threefry, bool is_long) {
+  if (is_long) return {.shape = {num_elements(shape)}, .dim = 0, .width = is_threefry ? 1 : 2};
   if (!is_threefry) return {.shape = {num_elements(shape)}, .dim = 0, .width = 4};
   if (shape.empty()) return {.shape = {1}, .dim = 0, .width = 2};
   const auto is_even = [](std::int64_t size) { return size % 2 == 0; };
   auto dim = std::ranges::find_if(shape, is_even);
   if (dim == shape.end()) dim = std::ranges::max_element(shape);
   return {.shape = shape, .dim = static_cast<std::size_t>(dim - shape.begin()), .width = 2};
+}
+
+/// Words of 64 bits, each of two that follow each other, low first.
+Words in_pairs(ir::Builder& b, const Words& words) {
+  Words result;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    const ValueId high = shifted(b, "shift_left", ops::convert(b, words[i + 1], DType::u64), 32);
+    result.push_back(joined_bits(b, "or", ops::convert(b, words[i], DType::u64), high));
+  }
+  return result;
 }
 
 /// The state is a key and a counter, which goes up by one for each step. As in XLA, the upper half
@@ -128,10 +141,12 @@ Values rng_bit_generator(Context& c) {
   c.need(is_threefry || name == "PHILOX" || name == "DEFAULT", "another generator");
   const ValueId state = c.operand(0);
   c.need(c.type(state) == Type{DType::u64, {2}}, "a state of another type");
-  c.need(result.dtype == DType::u32, "random bits of another type");
-  const Bits layout = bits_of(result.shape, is_threefry);
+  c.need(is_integer(result.dtype) && !is_signed(result.dtype), "random bits of another type");
+  if (num_elements(result.shape) == 0) return {state, ops::full(b, 0, result)};
+  const bool is_long = result.dtype == DType::u64;
+  const Bits layout = bits_of(result.shape, is_threefry, is_long);
   const std::int64_t steps = num_elements(layout.steps());
-  c.need(steps > 0 && steps < std::int64_t{1} << 32U, "another number of random bits");
+  c.need(steps < std::int64_t{1} << 32U, "another number of random bits");
   const auto words = [&](std::int64_t i) {
     const ValueId one = ops::reshape(b, ops::slice(b, state, {i}, {i + 1}), {});
     return Words{ops::broadcast_scalar(b, ops::convert(b, one, DType::u32), {steps}),
@@ -141,8 +156,11 @@ Values rng_bit_generator(Context& c) {
   Words counter = words(1);
   if (!is_threefry) counter.insert(counter.end(), key.begin(), key.end());
   counter = sum(b, counter, ops::iota(b, DType::u32, {steps}, 0));
-  const Words bits = is_threefry ? threefry(b, counter, key) : philox(b, counter, key);
-  const ValueId output = ops::reshape(b, layout.joined(b, bits), result.shape);
+  Words bits = is_threefry ? threefry(b, counter, key) : philox(b, counter, key);
+  if (is_long) bits = in_pairs(b, bits);
+  // Narrow elements are the low bits of words.
+  const ValueId output =
+      ops::convert(b, ops::reshape(b, layout.joined(b, bits), result.shape), result.dtype);
   const ValueId step = ops::full(b, static_cast<double>(steps), {DType::u64, {1}});
   const ValueId taken = ops::pad(b, step, ops::scalar(b, 0, DType::u64), {1}, {0});
   return {ops::add(b, state, taken), output};

@@ -141,6 +141,12 @@ bool is_dense(const Operation& op);
 /// the least.
 ValueId as_index(Context& c, ValueId x);
 
+/// Converts factors whose products are summed, where sums in their own dtype would lose what the
+/// result has: sums of products of integers wrap, and those of booleans are counted.
+void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs);
+/// Such sums in the dtype of the result.
+ValueId as_sum(Context& c, ValueId sums);
+
 /// The shift `op` by a number of bits.
 ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits);
 
@@ -153,6 +159,7 @@ const Handlers& reduction_handlers();
 const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
+const Handlers& collective_handlers();
 const Handlers& manual_handlers();
 const Handlers& generator_handlers();
 const Handlers& linear_algebra_handlers();

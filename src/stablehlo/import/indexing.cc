@@ -2,8 +2,10 @@
 // the IR name rows of a table. So the dimensions that indices name become the rows of a table, and
 // the indices row numbers.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
+#include "stablehlo/import/folds.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -181,7 +183,7 @@ void check_indexing(Context& c, const Indexing& in) {
   check_dims(c, in.lead_batch, c.type(in.indices).shape.size() - 1);
   constexpr std::int64_t kMostRows = 0x7FFFFFFF;
   c.need(product(in.shape) > 0 && product(in.shape) < kMostRows && product(in.lead) > 0,
-         "an empty array, or one of more than 2^31 elements");
+         "an array of more than 2^31 elements");
   for (std::size_t i = 0; i < in.shape.size(); ++i) {
     c.need(in.window[i] > 0 && in.window[i] <= in.shape[i], "windows of another size");
   }
@@ -189,6 +191,7 @@ void check_indexing(Context& c, const Indexing& in) {
 
 Values gather(Context& c) {
   ir::Builder& b = c.b();
+  if (num_elements(c.result().shape) == 0) return {ops::full(b, 0, c.result())};
   ValueId x = c.operand(0);
   Indexing in{.shape = c.type(x).shape,
               .window = c.ints("slice_sizes"),
@@ -252,13 +255,24 @@ struct Windows {
   Ints kept, updates;
 };
 
-Indexing scatter_indexing(Context& c, const Shape& shape, Windows& windows) {
-  const Shape update_shape = c.type(c.operand(2)).shape;
+/// Names a dimension whose windows all begin at 0.
+void name_dim(Context& c, Indexing& in, std::int64_t dim) {
+  in.named.push_back(dim);
+  Ints high(in.lead.size() + 1, 0);
+  high.back() = 1;
+  in.indices =
+      ops::pad(c.b(), in.indices, ops::scalar(c.b(), 0, DType::i32), Ints(high.size(), 0), high);
+}
+
+/// Of the last operand of `count` arrays, indices, and `count` updates.
+Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
+  const Shape shape = c.type(c.operand(0)).shape;
+  const Shape update_shape = c.type(c.operand(count + 1)).shape;
   Indexing in{.shape = shape,
               .named = c.ints("scatter_dims_to_operand_dims"),
               .batch = batch_dims(c, "input_batching_dims"),
               .lead_batch = batch_dims(c, "scatter_indices_batching_dims")};
-  set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
+  set_indices(c, in, c.operand(count), c.integer("index_vector_dim"));
   const std::size_t rank = in.shape.size();
   windows.kept = others(rank, joined(c.ints("inserted_window_dims"), in.batch));
   windows.updates = c.ints("update_window_dims");
@@ -272,34 +286,91 @@ Indexing scatter_indexing(Context& c, const Shape& shape, Windows& windows) {
   check_indexing(c, in);
   for (std::size_t i = 0; i < rank; ++i) {
     const auto dim = static_cast<std::int64_t>(i);
-    c.need(has(in.named, dim) || has(in.batch, dim) || in.window[i] == in.shape[i],
-           "windows that do not fill a dimension");
+    const bool is_known = has(in.named, dim) || has(in.batch, dim);
+    if (!is_known && in.window[i] != in.shape[i]) name_dim(c, in, dim);
   }
   return in;
 }
 
-/// The operation of the IR that joins an element and its update; empty if there is none.
-std::string_view row_join(std::string_view kind, DType dtype) {
-  if (dtype == DType::boolean) return {};
-  return kind == "multiply" ? "mul" : kind == "maximum" ? "max" : kind == "minimum" ? "min" : "";
+/// A scatter as one of rows: row numbers[i] of the tables is joined with lines[i].
+struct RowScatter {
+  ValueId numbers;  // [count], i32; those of rows that do not exist are dropped
+  Values tables;    // [rows, rest..]
+  Values lines;     // [count, rest..]
+};
+
+/// Joins of which the order does not matter to the result's meaning: any number of updates may be
+/// joined before they meet the element.
+bool is_associative(std::string_view join) {
+  constexpr std::array<std::string_view, 7> kNames = {"add",      "and", "maximum", "minimum",
+                                                      "multiply", "or",  "xor"};
+  return std::ranges::find(kNames, join) != kNames.end();
+}
+
+/// The updates of each row are joined in their order, then the element with them.
+Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
+  ir::Builder& b = c.b();
+  const Join join(c, body);
+  const std::int64_t count = num_elements(c.type(rows.numbers).shape);
+  if (count > 1 && !c.boolean("unique_indices")) {
+    c.need(is_associative(joined_by(body)), "several updates for one element by such a body");
+    const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
+    rows.numbers = sorted[0];
+    for (ValueId& each : rows.lines) each = ops::gather(b, each, sorted[1], 0);
+    // The last update of a row wins, and that is the join of all.
+    rows.lines = prefixes_joined(c, join, rows.numbers, std::move(rows.lines));
+  }
+  Values old;
+  for (const ValueId table : rows.tables) old.push_back(ops::gather(b, table, rows.numbers, 0));
+  const Values changed = join(old, rows.lines);
+  Values results;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    results.push_back(ops::scatter(b, rows.tables[i], rows.numbers, changed[i], 0));
+  }
+  return results;
+}
+
+/// Whether the updates replace what is there.
+bool replaces(const Region& body, std::size_t count) {
+  if (body.operations.size() != 1 || body.arguments.size() != 2 * count) return false;
+  const auto first = body.arguments.begin() + static_cast<std::ptrdiff_t>(count);
+  return body.operations[0].operands == std::vector<ValueNumber>(first, body.arguments.end());
+}
+
+Values scattered(Context& c, const RowScatter& rows) {
+  ir::Builder& b = c.b();
+  const Region body = without_copies(c.region(0));
+  Values results;
+  if (replaces(body, rows.tables.size())) {
+    for (std::size_t i = 0; i < rows.tables.size(); ++i) {
+      results.push_back(ops::scatter(b, rows.tables[i], rows.numbers, rows.lines[i], 0));
+    }
+    return results;
+  }
+  const std::string_view join = joined_by(body);
+  const ValueId table = rows.tables[0];
+  const Type type = c.type(table);
+  const bool is_sum = join == "add" || join == "subtract";
+  if (!is_sum || type.dtype == DType::boolean || rows.tables.size() != 1) {
+    return scattered_by_body(c, body, rows);
+  }
+  const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(type.dtype));
+  const ValueId sums = ops::scatter_add(b, rows.numbers, wide, 0, type.shape[0]);
+  const ValueId sum = ops::convert(b, sums, type.dtype);
+  return {join == "subtract" ? ops::sub(b, table, sum) : ops::add(b, table, sum)};
 }
 
 Values scatter(Context& c) {
   ir::Builder& b = c.b();
-  c.need(c.operands.size() == 3, "several arrays");
-  const Region body = without_copies(c.region(0));
-  const std::string_view join = joined_by(body);
-  const bool is_difference = join == "subtract";
-  const bool is_sum = join == "add" || is_difference;
-  const bool is_set = body.operations.size() == 1 && body.arguments.size() == 2 &&
-                      body.operations[0].operands == std::vector{body.arguments[1]};
-  const Type type = c.type(c.operand(0));
-  const std::string_view joined_row = row_join(join, type.dtype);
-  const bool is_row_join = !is_sum && !joined_row.empty();
-  c.need(is_sum || is_set || is_row_join, "a body of its own");
-  const ValueId updates = c.operand(2);
+  const std::size_t arrays = c.operands.size() / 2;
+  c.need(arrays > 0 && c.operands.size() == 2 * arrays + 1, "arrays without updates");
+  const Type updates = c.type(c.operand(arrays + 1));
+  const bool is_empty =
+      num_elements(updates.shape) == 0 || num_elements(c.type(c.operand(0)).shape) == 0;
+  if (is_empty)
+    return {c.operands.begin(), c.operands.begin() + static_cast<std::ptrdiff_t>(arrays)};
   Windows windows;
-  const Indexing in = scatter_indexing(c, type.shape, windows);
+  const Indexing in = scatter_indexing(c, arrays, windows);
   const Ints& kept = windows.kept;
   const std::size_t rank = in.shape.size();
   const Rows rows = RowNumbers(c, in).run();
@@ -309,38 +380,29 @@ Values scatter(Context& c) {
     if (!has(rows.windows, dim) && !has(rest, dim)) ones.push_back(dim);
   }
   const Ints order =
-      joined(joined(others(static_cast<std::size_t>(c.type(updates).rank()), windows.updates),
+      joined(joined(others(static_cast<std::size_t>(updates.rank()), windows.updates),
                     update_dims(joined(rows.windows, rest), kept, windows.updates)),
              update_dims(ones, kept, windows.updates));
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
   const Shape row = sizes_of(in.shape, rest);
   const std::int64_t table_rows = product(sizes_of(in.shape, rows.dims));
-  const ValueId numbers = ops::reshape(b, rows.numbers, {count});
-  const ValueId lines = ops::reshape(b, ops::transpose(b, updates, order), joined({count}, row));
   const Ints dims = joined(rows.dims, rest);
-  const ValueId table =
-      ops::reshape(b, ops::transpose(b, c.operand(0), dims), joined({table_rows}, row));
-  ValueId result = ir::kNoValue;
-  if (is_row_join) {
-    // Each row is written once, so it can be read, joined and written.
-    c.need(count == 1 || c.boolean("unique_indices"),
-           "products, maxima or minima of several updates for one element");
-    const ValueId old = ops::gather(b, table, numbers, 0);
-    const ValueId changed = b.emit(joined_row, {}, {old, lines});
-    result = ops::scatter(b, table, numbers, changed, 0);
-  } else if (is_sum) {
-    const DType wide = ops::sum_dtype(type.dtype);
-    const ValueId sums = ops::scatter_add(b, numbers, ops::convert(b, lines, wide), 0, table_rows);
-    const ValueId sum = ops::convert(b, sums, type.dtype);
-    result = is_difference ? ops::sub(b, table, sum) : ops::add(b, table, sum);
-  } else {
-    result = ops::scatter(b, table, numbers, lines, 0);
+  RowScatter by_rows{.numbers = ops::reshape(b, rows.numbers, {count}), .tables = {}, .lines = {}};
+  for (std::size_t i = 0; i < arrays; ++i) {
+    const ValueId lines = ops::transpose(b, c.operand(arrays + 1 + i), order);
+    by_rows.lines.push_back(ops::reshape(b, lines, joined({count}, row)));
+    const ValueId table = ops::transpose(b, c.operand(i), dims);
+    by_rows.tables.push_back(ops::reshape(b, table, joined({table_rows}, row)));
   }
   Ints inverse(rank);
   for (std::size_t i = 0; i < rank; ++i) {
     inverse[static_cast<std::size_t>(dims[i])] = static_cast<std::int64_t>(i);
   }
-  return {ops::transpose(b, ops::reshape(b, result, sizes_of(in.shape, dims)), inverse)};
+  Values results = scattered(c, by_rows);
+  for (ValueId& each : results) {
+    each = ops::transpose(b, ops::reshape(b, each, sizes_of(in.shape, dims)), inverse);
+  }
+  return results;
 }
 
 }  // namespace

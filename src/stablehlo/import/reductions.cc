@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/stablehlo/writer.h"
+#include "stablehlo/import/folds.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -74,8 +75,9 @@ std::optional<Reduction> reduction_of(std::string_view kind, DType dtype) {
 }
 
 ValueId reduced(Context& c, ValueId x, ValueId first, const Region& body, const Ints& dims) {
-  const ValueId result = reduced_with(c, x, body, dims);
-  return with_first(c, result, first, reduction_of(joined_by(body), c.type(x).dtype)->join);
+  const auto reduction = reduction_of(joined_by(body), c.type(x).dtype);
+  if (!reduction) return reduced_by_body(c, {x}, {first}, body, dims)[0];
+  return with_first(c, reduced_with(c, x, body, dims), first, reduction->join);
 }
 
 bool counts_along(const ir::Function& function, ValueId value, std::int64_t dim) {
@@ -117,12 +119,19 @@ Values reduce(Context& c) {
   const bool is_pair = c.operands.size() == 4 && body.arguments.size() == 4 && dims.size() == 1;
   const std::string_view extremum = is_pair ? extremum_of(body) : std::string_view();
   if (extremum.empty() || !counts_along(c.b().function(), c.operand(1), dims[0])) {
-    c.unsupported("a body of its own");
+    const std::size_t count = c.operands.size() / 2;
+    c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
+    const auto middle = c.operands.begin() + static_cast<std::ptrdiff_t>(count);
+    return reduced_by_body(c, {c.operands.begin(), middle}, {middle, c.operands.end()}, body, dims);
   }
   const std::string suffix(extremum);
-  const ValueId place = c.b().emit("arg" + suffix, {{"dim", dims[0]}}, {c.operand(0)});
-  const ValueId value = c.b().emit("reduce_" + suffix, {{"dims", dims}}, {c.operand(0)});
-  return {value, ops::convert(c.b(), place, c.result(1).dtype)};
+  ValueId x = c.operand(0);
+  const bool is_bool = c.type(x).dtype == DType::boolean;
+  if (is_bool) x = ops::convert(c.b(), x, DType::i32);
+  const ValueId place = c.b().emit("arg" + suffix, {{"dim", dims[0]}}, {x});
+  const ValueId value = c.b().emit("reduce_" + suffix, {{"dims", dims}}, {x});
+  return {ops::convert(c.b(), value, c.result().dtype),
+          ops::convert(c.b(), place, c.result(1).dtype)};
 }
 
 /// The integer `name` of the settings of a custom call.
@@ -261,7 +270,7 @@ ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view j
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims) {
   const DType dtype = c.type(x).dtype;
   const std::optional<Reduction> reduction = reduction_of(joined_by(body), dtype);
-  if (!reduction) c.unsupported("a body of its own");
+  if (!reduction) return reduced_by_body(c, {x}, {}, body, dims)[0];
   const bool is_sum = reduction->join == "add" || reduction->join == "mul";
   const ValueId wide = is_sum ? ops::convert(c.b(), x, ops::sum_dtype(dtype)) : x;
   const ValueId result = c.b().emit(reduction->name, {{"dims", dims}}, {wide});

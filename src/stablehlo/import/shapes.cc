@@ -91,20 +91,31 @@ Values dot_general(Context& c) {
   ValueId lhs = c.operand(0);
   ValueId rhs = c.operand(1);
   const Type result = c.result();
-  const bool is_logical = c.type(lhs).dtype == DType::boolean;
-  c.need(!is_logical, "a product of booleans");
-  if (c.type(lhs).dtype != c.type(rhs).dtype) {
-    lhs = ops::convert(c.b(), lhs, result.dtype);
-    rhs = ops::convert(c.b(), rhs, result.dtype);
-  }
+  match_for_sums(c, lhs, rhs);
   const ops::DotDims dims{.lhs_contract = c.ints("lhs_contracting_dimensions"),
                           .rhs_contract = c.ints("rhs_contracting_dimensions"),
                           .lhs_batch = c.ints("lhs_batching_dimensions"),
                           .rhs_batch = c.ints("rhs_batching_dimensions")};
-  return {ops::convert(c.b(), ops::dot_general(c.b(), lhs, rhs, dims), result.dtype)};
+  return {as_sum(c, ops::dot_general(c.b(), lhs, rhs, dims))};
 }
 
 }  // namespace
+
+void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs) {
+  const DType dtype = c.result().dtype;
+  const DType common = dtype == DType::boolean ? DType::i32 : dtype;
+  const bool fits = c.type(lhs).dtype == c.type(rhs).dtype && dtype != DType::boolean &&
+                    size_bytes(ops::sum_dtype(c.type(lhs).dtype)) >= size_bytes(dtype);
+  if (fits) return;
+  lhs = ops::convert(c.b(), lhs, common);
+  rhs = ops::convert(c.b(), rhs, common);
+}
+
+ValueId as_sum(Context& c, ValueId sums) {
+  const DType dtype = c.result().dtype;
+  if (dtype != DType::boolean) return ops::convert(c.b(), sums, dtype);
+  return ops::compare(c.b(), "ne", sums, ops::full_like(c.b(), 0, sums));
+}
 
 const Handlers& shape_handlers() {
   static const Handlers kHandlers = {{"broadcast_in_dim", broadcast_in_dim},

@@ -1,6 +1,7 @@
 // Convolutions, pools and cumulative sums.
 #include <algorithm>
 
+#include "stablehlo/import/folds.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -46,44 +47,115 @@ std::optional<ValueId> cumulative(Context& c, ValueId x, const Ints& window, con
                     {{"dim", static_cast<std::int64_t>(*dim)}, {"reverse", !is_forward}}, {x});
 }
 
-Values reduce_window(Context& c) {
-  c.need(c.operands.size() == 2, "several arrays");
-  const std::string_view kind = joined_by(c.region(0));
-  const std::string name = kind == "add"        ? "sum"
-                           : kind == "multiply" ? "prod"
-                           : kind == "maximum"  ? "max"
-                           : kind == "minimum"  ? "min"
-                                                : "";
-  const Type given = c.type(c.operand(0));
-  c.need(!name.empty() && given.dtype != DType::boolean, "a body of its own");
-  const std::string join = name == "sum" ? "add" : name == "prod" ? "mul" : name;
-  const auto rank = static_cast<std::size_t>(given.rank());
-  const Ints window = c.ints("window_dimensions");
-  const Ints stride = c.ints("window_strides");
-  const Ints base = c.ints("base_dilations");
-  const Padding padding = padding_of(c, rank);
-  c.need(all_are(c.ints("window_dilations"), 1), "windows with gaps");
-  c.need(window.size() == rank && stride.size() == rank && base.size() == rank,
+/// What a reduction over windows says about them.
+struct Pool {
+  Ints window, stride, base, gaps;
+  Padding padding;
+};
+
+Pool pool_of(Context& c) {
+  const auto rank = static_cast<std::size_t>(c.type(c.operand(0)).rank());
+  Pool pool{.window = c.ints("window_dimensions"),
+            .stride = c.ints("window_strides"),
+            .base = c.ints("base_dilations"),
+            .gaps = c.ints("window_dilations"),
+            .padding = padding_of(c, rank)};
+  c.need(pool.window.size() == rank && pool.stride.size() == rank && pool.base.size() == rank &&
+             pool.gaps.size() == rank,
          "windows of another rank");
+  return pool;
+}
+
+/// `x` with `value` around and between its elements. Negative padding cuts off.
+ValueId padded(Context& c, ValueId x, ValueId value, const Pool& pool) {
+  Ints low = pool.padding.low;
+  Ints high = pool.padding.high;
+  Ints interior;
+  Ints start;
+  Ints limit;
+  const Shape shape = c.type(x).shape;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    interior.push_back(pool.base[i] - 1);
+    const std::int64_t spread = std::max<std::int64_t>((shape[i] - 1) * pool.base[i] + 1, 0);
+    start.push_back(std::max<std::int64_t>(-low[i], 0));
+    limit.push_back(start[i] + spread + low[i] + high[i]);
+    low[i] = std::max<std::int64_t>(low[i], 0);
+    high[i] = std::max<std::int64_t>(high[i], 0);
+    c.need(limit[i] >= start[i], "padding that cuts off more than there is");
+  }
+  return ops::slice(c.b(), ops::pad(c.b(), x, value, low, high, interior), start, limit);
+}
+
+/// Windows of any body, one dimension after the other, the last first.
+Values reduce_window_by_body(Context& c, const Pool& pool) {
+  const std::size_t count = c.operands.size() / 2;
+  c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
+  const Join join(c, c.region(0));
+  const Values firsts(c.operands.begin() + static_cast<std::ptrdiff_t>(count), c.operands.end());
+  Values arrays;
+  for (std::size_t i = 0; i < count; ++i) {
+    arrays.push_back(padded(c, c.operand(i), firsts[i], pool));
+  }
+  // Padding changes nothing, whatever the first values are.
+  const Shape given = c.type(c.operand(0)).shape;
+  const ValueId everywhere = ops::full(c.b(), 1, {DType::boolean, given});
+  const ValueId nowhere = ops::scalar(c.b(), 0, DType::boolean);
+  arrays.push_back(padded(c, everywhere, nowhere, pool));
+  const Joins present = where_present(c, join);
+  if (num_elements(c.result().shape) == 0) {
+    for (std::size_t i = 0; i < count; ++i) arrays[i] = ops::full(c.b(), 0, c.result(i));
+    arrays.resize(count);
+    return arrays;
+  }
+  for (std::size_t dim = pool.window.size(); dim-- > 0;) {
+    arrays = windows_joined(c, present, std::move(arrays), dim, pool.window[dim], pool.gaps[dim]);
+    for (ValueId& each : arrays) {
+      Ints steps(pool.window.size(), 1);
+      steps[dim] = pool.stride[dim];
+      const Shape shape = c.type(each).shape;
+      each = ops::slice(c.b(), each, Ints(shape.size(), 0), shape, steps);
+    }
+  }
+  Values first = firsts;
+  first.push_back(ops::scalar(c.b(), 1, DType::boolean));
+  arrays = joined_with_firsts(c, present, first, arrays);
+  arrays.pop_back();
+  return arrays;
+}
+
+/// `sum` for a body that adds; empty for bodies that windows of the IR do not have.
+std::string window_name(Context& c) {
+  if (c.operands.size() != 2 || c.type(c.operand(0)).dtype == DType::boolean) return {};
+  const std::string_view kind = joined_by(c.region(0));
+  return kind == "add"        ? "sum"
+         : kind == "multiply" ? "prod"
+         : kind == "maximum"  ? "max"
+         : kind == "minimum"  ? "min"
+                              : "";
+}
+
+Values reduce_window(Context& c) {
+  const Pool pool = pool_of(c);
+  const std::string name = window_name(c);
+  if (name.empty()) return reduce_window_by_body(c, pool);
+  const Type given = c.type(c.operand(0));
+  const std::string join = name == "sum" ? "add" : name == "prod" ? "mul" : name;
   const bool is_sum = name == "sum" || name == "prod";
   const DType dtype = is_sum ? ops::sum_dtype(given.dtype) : given.dtype;
-  ValueId x = ops::convert(c.b(), c.operand(0), dtype);
-  if (rank == 0) return {with_first(c, x, c.operand(1), join)};
-  if (all_are(stride, 1) && all_are(base, 1) && is_neutral(c, c.operand(1), join)) {
-    if (const auto result = cumulative(c, x, window, padding, name)) {
+  if (given.rank() == 0) return {with_first(c, c.operand(0), c.operand(1), join)};
+  if (all_are(pool.stride, 1) && all_are(pool.base, 1) && all_are(pool.gaps, 1) &&
+      is_neutral(c, c.operand(1), join)) {
+    const ValueId x = ops::convert(c.b(), c.operand(0), dtype);
+    if (const auto result = cumulative(c, x, pool.window, pool.padding, name)) {
       return {ops::convert(c.b(), *result, given.dtype)};
     }
   }
-  c.need(name != "prod", "products of windows");
-  c.need(std::ranges::min(padding.low) >= 0 && std::ranges::min(padding.high) >= 0,
-         "negative padding");
-  Ints interior;
-  for (const std::int64_t each : base) interior.push_back(each - 1);
+  if (name == "prod" || !all_are(pool.gaps, 1)) return reduce_window_by_body(c, pool);
   // As XLA has it, padding changes nothing, and the first value counts once.
   const ValueId neutral = ops::scalar(c.b(), neutral_of(join, given.dtype), dtype);
-  x = ops::pad(c.b(), x, neutral, padding.low, padding.high, interior);
+  const ValueId x = padded(c, ops::convert(c.b(), c.operand(0), dtype), neutral, pool);
   const ValueId result =
-      c.b().emit("reduce_window_" + name, {{"stride", stride}, {"window", window}}, {x});
+      c.b().emit("reduce_window_" + name, {{"stride", pool.stride}, {"window", pool.window}}, {x});
   return {with_first(c, ops::convert(c.b(), result, given.dtype), c.operand(1), join)};
 }
 
@@ -158,16 +230,23 @@ ValueId ungrouped(Context& c, ValueId x, std::int64_t dim) {
   return ops::reshape(c.b(), ops::transpose(c.b(), x, order), shape);
 }
 
-/// A convolution without spatial dimensions.
-ValueId product(Context& c) {
-  c.need(c.integer("feature_group_count") == 1 && c.integer("batch_group_count") == 1,
-         "groups without a spatial dimension");
-  const ops::DotDims dims{.lhs_contract = {c.integer("input_feature_dimension")},
-                          .rhs_contract = {c.integer("kernel_input_feature_dimension")}};
-  const ValueId result = ops::dot_general(c.b(), c.operand(0), c.operand(1), dims);
-  const bool is_turned = c.integer("output_batch_dimension") == 1;
-  return ops::convert(c.b(), is_turned ? ops::transpose(c.b(), result, {1, 0}) : result,
-                      c.result().dtype);
+/// [batch.., n, space.., c] and [batch.., window.., c, o] -> [batch.., n, space.., o]; without
+/// spatial dimensions it is a product.
+ValueId convolved(Context& c, ValueId x, ValueId kernel, bool is_grouped, std::int64_t rank) {
+  if (rank == 0) {
+    const std::int64_t lead = is_grouped ? 1 : 0;
+    ops::DotDims dims{.lhs_contract = {lead + 1}, .rhs_contract = {lead}};
+    if (is_grouped) dims.lhs_batch = dims.rhs_batch = {0};
+    return ops::dot_general(c.b(), x, kernel, dims);
+  }
+  const Padding padding = padding_of(c, static_cast<std::size_t>(rank));
+  return c.b().emit("conv",
+                    {{"dilation", c.ints("rhs_dilation")},
+                     {"high", padding.high},
+                     {"low", padding.low},
+                     {"spread", c.ints("lhs_dilation")},
+                     {"stride", c.ints("window_strides")}},
+                    {x, kernel});
 }
 
 Values convolution(Context& c) {
@@ -175,14 +254,17 @@ Values convolution(Context& c) {
   const Ints space = c.ints("input_spatial_dimensions");
   const Ints kernel_space = c.ints("kernel_spatial_dimensions");
   const auto rank = static_cast<std::int64_t>(space.size());
-  if (rank == 0) return {product(c)};
-  ValueId x = ops::transpose(
-      b, c.operand(0),
+  if (num_elements(c.result().shape) == 0) return {ops::full(b, 0, c.result())};
+  ValueId x = c.operand(0);
+  ValueId kernel = c.operand(1);
+  match_for_sums(c, x, kernel);
+  x = ops::transpose(
+      b, x,
       ordered(c.integer("input_batch_dimension"), space, c.integer("input_feature_dimension")));
   Ints kernel_order = kernel_space;
   kernel_order.push_back(c.integer("kernel_input_feature_dimension"));
   kernel_order.push_back(c.integer("kernel_output_feature_dimension"));
-  ValueId kernel = ops::transpose(b, c.operand(1), kernel_order);
+  kernel = ops::transpose(b, kernel, kernel_order);
   Ints reversed;
   const Ints reversal = c.ints("window_reversal");
   for (std::int64_t i = 0; i < rank; ++i) {
@@ -198,14 +280,7 @@ Values convolution(Context& c) {
     kernel = grouped(c, kernel, rank + 1, std::max(features, batches));
     x = features > 1 ? grouped(c, x, rank + 1, features) : grouped(c, x, 0, batches);
   }
-  const Padding padding = padding_of(c, space.size());
-  ValueId result = b.emit("conv",
-                          {{"dilation", c.ints("rhs_dilation")},
-                           {"high", padding.high},
-                           {"low", padding.low},
-                           {"spread", c.ints("lhs_dilation")},
-                           {"stride", c.ints("window_strides")}},
-                          {x, kernel});
+  ValueId result = convolved(c, x, kernel, is_grouped, rank);
   if (is_grouped) result = ungrouped(c, result, rank + 1);
   const Ints order =
       ordered(c.integer("output_batch_dimension"), c.ints("output_spatial_dimensions"),
@@ -215,7 +290,7 @@ Values convolution(Context& c) {
     c.need(order[i] >= 0 && order[i] < rank + 2, "a dimension that does not exist");
     inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   }
-  return {ops::convert(b, ops::transpose(b, result, inverse), c.result().dtype)};
+  return {as_sum(c, ops::transpose(b, result, inverse))};
 }
 
 }  // namespace

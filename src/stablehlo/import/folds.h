@@ -1,0 +1,51 @@
+// Bodies of reductions as operations on arrays. All orders are those of the elements, so a body
+// must be associative, and need not commute.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+/// A region that joins two tuples of scalars, for all elements of arrays at once.
+class Join {
+ public:
+  /// Throws UserError for a body that is more than elementwise operations.
+  Join(Context& c, const Region& region);
+  /// The arrays of both sides have one shape.
+  Values operator()(const Values& left, const Values& right) const;
+
+ private:
+  Context& c_;
+  std::size_t count_;  // of arrays on each side
+  std::size_t num_results_;
+  Values captured_;
+  std::shared_ptr<const ir::Function> function_;
+};
+
+/// What joins two tuples of arrays: a Join, or something made of one.
+using Joins = std::function<Values(const Values& left, const Values& right)>;
+
+/// A join of which the last array of each tuple says which elements are there. An element that is
+/// not there leaves the other as it is.
+Joins where_present(Context& c, const Join& join);
+
+/// Joins everything along dimension 0, which is at least 1 and goes away: neighbours first.
+Values folded(Context& c, const Joins& join, Values arrays);
+/// The reduction of arrays over `dims`. `firsts`: the values to begin with, scalars; may be empty
+/// if there are elements.
+Values reduced_by_body(Context& c, const Values& arrays, const Values& firsts, const Region& body,
+                       const Ints& dims);
+/// Element i of a dimension becomes the join of i, i + gap, ..., `window` elements, which the
+/// arrays must have.
+Values windows_joined(Context& c, const Joins& join, Values arrays, std::size_t dim,
+                      std::int64_t window, std::int64_t gap);
+/// Row i becomes the join of all rows up to i in its segment. `segments`: a number per row; equal
+/// ones are next to each other.
+Values prefixes_joined(Context& c, const Joins& join, ValueId segments, Values arrays);
+Values joined_with_firsts(Context& c, const Joins& join, const Values& firsts,
+                          const Values& arrays);
+
+}  // namespace tessera::stablehlo
