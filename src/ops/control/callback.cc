@@ -77,19 +77,20 @@ class Ordering {
     if (!effects_.has(function)) return function;
     std::vector<Equation> equations = std::move(function.equations);
     function.equations.clear();
-    ir::Builder b(function);
-    thread(function, std::move(equations), full(b, 0.0, u32({})));
+    thread(function, std::move(equations), ir::kNoValue);
     return ir::without_dead_code(std::move(function));
   }
 
  private:
-  /// Appends the equations; returns the last token.
+  /// Appends the equations; returns the last token. kNoValue: the first effect keeps its own.
   ValueId thread(Function& function, std::vector<Equation> equations, ValueId token) {
     for (Equation& equation : equations) {
       if (ir::is_effect(*equation.op)) {
-        equation.operands[0] = token;
+        if (token != ir::kNoValue) equation.operands[0] = token;
         token = equation.results[0];
       } else if (effects_.has(equation)) {
+        ir::Builder b(function);
+        if (token == ir::kNoValue) token = full(b, 0.0, u32({}));
         token = through(function, equation, token);
       }
       function.equations.push_back(std::move(equation));
