@@ -1,5 +1,6 @@
 // Parts go to the threads of the node that had the same parts of the tasks before.
 #include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <thread>
@@ -108,7 +109,7 @@ TEST(Homes, EachNodeBeginsWithItsParts) {
   const std::vector<NodeCpus> nodes = two_nodes();
   Engine::instance().set_nodes(nodes);
   Engine::instance().set_num_threads(2);
-  for (const std::size_t node : {0, 1}) {
+  for (const std::size_t node : {std::size_t{0}, std::size_t{1}}) {
     Notes notes;
     std::vector<std::atomic<int>> arrived(2);
     const Graph graph = two_tasks(notes, arrived);
