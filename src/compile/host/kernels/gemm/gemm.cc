@@ -20,7 +20,7 @@ using gemm::ceil_div;
 using gemm::Chunk;
 
 constexpr std::int64_t kTileBytes = 30 << 10;    // most rows of A of a micro-tile
-constexpr std::int64_t kShortestChunk = 8;       // k of a chunk, however small the caches are
+constexpr std::int64_t kShortestChunk = 64;      // k of a chunk, however small the caches are
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
 constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
