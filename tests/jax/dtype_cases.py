@@ -120,12 +120,13 @@ def has_bits_of_one_device(dtype):
 
 
 for dtype in FLOATS:
+    scales = np.array([2.0 ** n for n in range(-15, 12)]).astype(dtype)
+    ends = np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    numbers = np.concatenate([values(dtype, 27) * scales, ends])
     for exponent, mantissa in ((5, 10), (8, 7), (4, 3), (11, 20), (5, 52), (2, 0)):
         add(f"precision_{dtype}_{exponent}_{mantissa}", functools.partial(
-            lax.reduce_precision, exponent_bits=exponent, mantissa_bits=mantissa),
-            np.concatenate([values(dtype, 40) * dtype.type(10.0) ** values(
-                np.dtype("int8"), 40, small=True).astype(dtype),
-                np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype)]), tolerance=0)
+            lax.reduce_precision, exponent_bits=exponent, mantissa_bits=mantissa), numbers,
+            tolerance=0)
 for shape in ((5,), (4, 3), (3, 5), (0, 2)):
     for algorithm in lax.RandomAlgorithm:
         add(f"bits_{shape}_{algorithm.name}", functools.partial(

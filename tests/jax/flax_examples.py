@@ -116,7 +116,7 @@ def lm1b(rng):
     import train
     import utils
     config = importlib.import_module("configs.default").get_config()
-    config.update(emb_dim=64, num_heads=4, num_layers=2, qkv_dim=64, mlp_dim=256,
+    config.update(emb_dim=64, num_heads=8, num_layers=2, qkv_dim=64, mlp_dim=256,
                   max_target_length=32, max_eval_target_length=32)
     sizes = {key: config[key] for key in ("emb_dim", "num_heads", "num_layers", "qkv_dim",
                                           "mlp_dim", "dropout_rate", "attention_dropout_rate")}

@@ -8,20 +8,21 @@
 
 namespace tessera::stablehlo {
 
-Join::Join(Context& c, const Region& region)
-    : c_(c), count_(region.arguments.size() / 2), num_results_(count_) {
+Join::Join(Context& c, const Region& region, std::size_t count) : c_(c) {
+  const char* const reason = "a body that does not join pairs of scalars";
+  c.need(count > 0 && region.arguments.size() == 2 * count, reason);
   const Region plain = without_copies(region);
   const Frame::Captures captures = c.frame.captures_of(c.op);
   captured_ = c.frame.captured(captures);
   function_ = c.frame.nested(c.op, plain, captures);
-  c.need(region.arguments.size() == 2 * count_ && function_->outputs.size() == num_results_,
-         "a body that does not join pairs");
+  const auto is_scalar = [&](ValueId value) { return function_->type(value).rank() == 0; };
+  c.need(function_->outputs.size() == count && std::ranges::all_of(function_->inputs, is_scalar),
+         reason);
   for (const ir::Equation& equation : function_->equations) {
-    const auto is_array = [&](ValueId value) { return function_->type(value).rank() != 0; };
     const bool is_constant = equation.operands.empty();
     const bool is_known = is_constant || *equation.op->pattern == ops::Pattern::elementwise ||
                           ir::op_name(*equation.op) == "bitcast";
-    if (!is_known || std::ranges::any_of(equation.results, is_array)) {
+    if (!is_known || !std::ranges::all_of(equation.results, is_scalar)) {
       c.unsupported("a body with the operation " + std::string(ir::op_name(*equation.op)));
     }
   }
@@ -124,9 +125,15 @@ Values folded(Context& c, const Joins& join, Values arrays) {
   return arrays;
 }
 
+void check_scalars(Context& c, const Values& firsts) {
+  const auto is_scalar = [&](ValueId value) { return c.type(value).rank() == 0; };
+  c.need(std::ranges::all_of(firsts, is_scalar), "first values that are no scalars");
+}
+
 Values reduced_by_body(Context& c, const Values& arrays, const Values& firsts, const Region& body,
                        const Ints& dims) {
-  const Join join(c, body);
+  const Join join(c, body, arrays.size());
+  check_scalars(c, firsts);
   const Shape given = c.type(arrays[0]).shape;
   Ints order = dims;
   Shape shape = {1};

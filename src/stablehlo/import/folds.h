@@ -12,15 +12,14 @@ namespace tessera::stablehlo {
 /// A region that joins two tuples of scalars, for all elements of arrays at once.
 class Join {
  public:
-  /// Throws UserError for a body that is more than elementwise operations.
-  Join(Context& c, const Region& region);
+  /// Throws UserError for a body that is more than elementwise operations, or does not join two
+  /// tuples of `count` scalars.
+  Join(Context& c, const Region& region, std::size_t count);
   /// The arrays of both sides have one shape.
   Values operator()(const Values& left, const Values& right) const;
 
  private:
   Context& c_;
-  std::size_t count_;  // of arrays on each side
-  std::size_t num_results_;
   Values captured_;
   std::shared_ptr<const ir::Function> function_;
 };
@@ -34,6 +33,8 @@ Joins where_present(Context& c, const Join& join);
 
 /// Joins everything along dimension 0, which is at least 1 and goes away: neighbours first.
 Values folded(Context& c, const Joins& join, Values arrays);
+/// Throws UserError if one of the values that reductions begin with is no scalar.
+void check_scalars(Context& c, const Values& firsts);
 /// The reduction of arrays over `dims`. `firsts`: the values to begin with, scalars; may be empty
 /// if there are elements.
 Values reduced_by_body(Context& c, const Values& arrays, const Values& firsts, const Region& body,

@@ -310,7 +310,7 @@ bool is_associative(std::string_view join) {
 /// The updates of each row are joined in their order, then the element with them.
 Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   ir::Builder& b = c.b();
-  const Join join(c, body);
+  const Join join(c, body, rows.tables.size());
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
   if (count > 1 && !c.boolean("unique_indices")) {
     c.need(is_associative(joined_by(body)), "several updates for one element by such a body");
@@ -369,6 +369,11 @@ Values scatter(Context& c) {
       num_elements(updates.shape) == 0 || num_elements(c.type(c.operand(0)).shape) == 0;
   if (is_empty)
     return {c.operands.begin(), c.operands.begin() + static_cast<std::ptrdiff_t>(arrays)};
+  for (std::size_t i = 0; i < arrays; ++i) {
+    c.need(c.type(c.operand(i)).shape == c.type(c.operand(0)).shape &&
+               c.type(c.operand(arrays + 1 + i)).shape == updates.shape,
+           "arrays of several shapes");
+  }
   Windows windows;
   const Indexing in = scatter_indexing(c, arrays, windows);
   const Ints& kept = windows.kept;

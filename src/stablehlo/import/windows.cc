@@ -54,6 +54,7 @@ struct Pool {
 };
 
 Pool pool_of(Context& c) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31U;
   const auto rank = static_cast<std::size_t>(c.type(c.operand(0)).rank());
   Pool pool{.window = c.ints("window_dimensions"),
             .stride = c.ints("window_strides"),
@@ -63,6 +64,14 @@ Pool pool_of(Context& c) {
   c.need(pool.window.size() == rank && pool.stride.size() == rank && pool.base.size() == rank &&
              pool.gaps.size() == rank,
          "windows of another rank");
+  const auto is_size = [](std::int64_t size) { return size >= 1 && size < kMost; };
+  for (const Ints* sizes : {&pool.window, &pool.stride, &pool.base, &pool.gaps}) {
+    c.need(std::ranges::all_of(*sizes, is_size), "windows of no or of too large a size");
+  }
+  const auto is_width = [](std::int64_t width) { return width > -kMost && width < kMost; };
+  c.need(std::ranges::all_of(pool.padding.low, is_width) &&
+             std::ranges::all_of(pool.padding.high, is_width),
+         "too much padding");
   return pool;
 }
 
@@ -90,8 +99,9 @@ ValueId padded(Context& c, ValueId x, ValueId value, const Pool& pool) {
 Values reduce_window_by_body(Context& c, const Pool& pool) {
   const std::size_t count = c.operands.size() / 2;
   c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
-  const Join join(c, c.region(0));
+  const Join join(c, c.region(0), count);
   const Values firsts(c.operands.begin() + static_cast<std::ptrdiff_t>(count), c.operands.end());
+  check_scalars(c, firsts);
   Values arrays;
   for (std::size_t i = 0; i < count; ++i) {
     arrays.push_back(padded(c, c.operand(i), firsts[i], pool));

@@ -458,7 +458,21 @@ def sharded():
     )
 
 
+def bodies():
+    """Reductions, windows and scatters whose bodies are more than one operation."""
+    log_add = lambda a, b: lax.max(a, b) + lax.log1p(lax.exp(-lax.abs(a - b)))
+    affine = lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1])
+    lowest, one, zero = (np.float32(each) for each in (-np.inf, 1, 0))
+    window = ((2, 3), (1, 2), ((1, 0), (0, 1)), (1, 2), (2, 1))
+    rows = np.int32([1, 1, 3, 0, 3])
+    add("reduce_body", lambda x: lax.reduce(x, lowest, log_add, (0,)), floats(5, 4))
+    add("reduce_pairs", lambda x: lax.reduce((x, -x), (one, zero), affine, (1,)), floats(3, 5))
+    add("window_body", lambda x: lax.reduce_window(x, lowest, log_add, *window), floats(5, 6))
+    add("scatter_max", lambda x, u: x.at[rows].max(u), floats(4, 3), floats(5, 3))
+
+
 for family in (
+    bodies,
     elementwise,
     types,
     shapes,
