@@ -80,8 +80,8 @@ Values ends_joined(Context& c, const Values& first, const Values& last) {
   return result;
 }
 
-/// `shape` is a copy, since new values move the types of others.
-Values scalars_spread(Context& c, const Values& scalars, const Shape shape) {
+/// `shape` must not be that of a value: new values move the types of others.
+Values scalars_spread(Context& c, const Values& scalars, const Shape& shape) {
   Values result;
   for (const ValueId each : scalars) {
     result.push_back(ops::broadcast_scalar(c.b(), each, shape));
@@ -153,7 +153,7 @@ Values reduced_by_body(Context& c, const Values& arrays, const Values& firsts, c
   }
   const bool is_empty = shape[0] == 0;
   shape.erase(shape.begin());
-  const Values start = scalars_spread(c, firsts, shape);
+  Values start = scalars_spread(c, firsts, shape);
   if (is_empty) return start;
   const Values all = folded(c, join, std::move(rows));
   return firsts.empty() ? all : join(start, all);
@@ -199,7 +199,8 @@ Values prefixes_joined(Context& c, const Joins& join, ValueId segments, Values a
 
 Values joined_with_firsts(Context& c, const Joins& join, const Values& firsts,
                           const Values& arrays) {
-  return join(scalars_spread(c, firsts, c.type(arrays[0]).shape), arrays);
+  const Shape shape = c.type(arrays[0]).shape;
+  return join(scalars_spread(c, firsts, shape), arrays);
 }
 
 }  // namespace tessera::stablehlo
