@@ -24,6 +24,7 @@
 #include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/gemm/gemm_tile_registers.h"
 #include "machine.h"
+#include "run/machine/caches.h"
 
 #ifdef TESSERA_BENCH_DNNL
 #include <dnnl.hpp>
@@ -157,8 +158,10 @@ std::string_view unit_name(Unit unit) { return unit ? name(*unit) : "f32"; }
 
 double ours(const Shape& s, std::int64_t leaves, Team& team, Data& data, Unit unit) {
   kernels::GemmProblem problem = make_problem(s, leaves);
-  const kernels::GemmPlan plan = unit ? kernels::GemmPlan(std::move(problem), *unit, team.threads())
-                                      : kernels::GemmPlan(std::move(problem), team.threads());
+  const CacheSizes caches = run::machine_caches();
+  const kernels::GemmPlan plan =
+      unit ? kernels::GemmPlan(std::move(problem), *unit, team.threads(), caches)
+           : kernels::GemmPlan(std::move(problem), team.threads(), caches);
   const void* a = unit ? static_cast<const void*>(data.narrow_a.data()) : data.a.data();
   const void* b = unit ? static_cast<const void*>(data.narrow_b.data()) : data.b.data();
   const std::function<void(int)> part = [&](int i) { plan.run(a, b, data.c.data(), i); };

@@ -16,6 +16,7 @@
 #include "run/arena_pool.h"
 #include "run/devices/backend.h"
 #include "run/execution.h"
+#include "run/machine/caches.h"
 #include "run/machine/cores.h"
 #include "run/machine/nodes.h"
 #include "run/measurements.h"
@@ -65,8 +66,22 @@ class DefaultFloatMode {
 struct Run {
   Execution& execution;
   int number;  // of the caller, for traces
+  int node;    // of the caller
   IdleThreads::Caller caller = {};
   ExecutionNotes notes = {};
+};
+
+/// Where the threads compute. They have one node if they are not bound.
+struct Homes {
+  std::vector<NodeCpus> nodes;       // empty: the threads are not bound
+  std::vector<std::size_t> node_of;  // per thread
+  int num_nodes = 1;                 // with threads
+};
+
+/// What an execution knows of the nodes.
+struct CallerHome {
+  int num_nodes = 1;
+  int node = 0;  // of the caller, which is not bound
 };
 
 /// Runs all tasks on this thread.
@@ -106,17 +121,19 @@ struct Engine::State {
   std::condition_variable wake_communicator;
   int num_threads = usable_cores();
   bool binds = true;
+  std::optional<std::vector<NodeCpus>> nodes;  // instead of those of the machine
+  std::optional<Homes> homes;                  // of the threads that have been started
   int threads_per_group = 0;
   IdleThreads idle{num_threads};
   std::vector<Run*> runs;  // in flight
   Measurements measured;
   std::atomic<bool> has_computed = false;
 
-  void start_threads(const Executable& executable);
-  std::vector<NodeCpus> cpus_of_threads() const;
+  CallerHome start_threads(const Executable& executable);
+  Homes homes_of_threads() const;
   void stop_threads();
-  void worker(int thread);
-  void work_for_all(std::unique_lock<std::mutex>& lock, int thread);
+  void worker(int thread, int node);
+  void work_for_all(std::unique_lock<std::mutex>& lock, int thread, int node);
   void communicate();
   void run(Run& run, std::unique_lock<std::mutex>& lock) noexcept;
   template <typename Work>
@@ -124,7 +141,7 @@ struct Engine::State {
                     Work work);
   void run_parts(Run& run, const TakenPart& taken, std::unique_lock<std::mutex>& lock, int thread);
   bool may_communicate(const Run& run) const;
-  std::optional<TakenPart> take(Run& run) const;
+  std::optional<TakenPart> take(Run& run, int node) const;
   std::int64_t num_ready_parts(const Run& run, std::int64_t most) const;
   Run* next_run() const;
   void find_helpers(Run& run, int own);
@@ -159,7 +176,7 @@ void Engine::State::run_parts(Run& run, const TakenPart& taken, std::unique_lock
                               int thread) {
   const TaskRef ref = taken.ref;
   Execution& execution = run.execution;
-  if (taken.part == 0) execution.attempt([&] { measured.count(run.notes, ref); });
+  if (taken.is_first) execution.attempt([&] { measured.count(run.notes, ref); });
   const Kernel& kernel = *ref.frame->executable().tasks[ref.task].kernel;
   const std::span<std::byte* const> buffers = ref.frame->buffers(ref.task);
   const bool claims_more = !measured.is_traced() && ref.frame->num_parts(ref.task) > 1;
@@ -169,7 +186,7 @@ void Engine::State::run_parts(Run& run, const TakenPart& taken, std::unique_lock
     do {
       kernel.run(buffers, part);
       ++count;
-      part = claims_more ? ref.frame->claim_part(ref.task) : Frame::kNoPart;
+      part = claims_more ? ref.frame->claim_part(ref.task, taken.node) : Frame::kNoPart;
     } while (part != Frame::kNoPart);
   });
   const bool is_last = ref.frame->end_parts(ref.task, count);
@@ -190,8 +207,8 @@ bool Engine::State::may_communicate(const Run& run) const {
   return runs.size() == 1 && !run.execution.is_running() && run.execution.num_ready_parts(1) == 0;
 }
 
-std::optional<TakenPart> Engine::State::take(Run& run) const {
-  std::optional<TakenPart> taken = run.execution.take();
+std::optional<TakenPart> Engine::State::take(Run& run, int node) const {
+  std::optional<TakenPart> taken = run.execution.take(node);
   if (!taken && may_communicate(run)) taken = run.execution.take_communication();
   return taken;
 }
@@ -226,7 +243,7 @@ void Engine::State::run(Run& run, std::unique_lock<std::mutex>& lock) noexcept {
   idle.add_caller();
   find_helpers(run, 1);
   while (!run.execution.is_over()) {
-    if (const std::optional<TakenPart> taken = take(run)) {
+    if (const std::optional<TakenPart> taken = take(run, run.node)) {
       run_parts(run, *taken, lock, run.number);
     } else {
       idle.wait_for_news(lock, &run.caller);
@@ -240,17 +257,17 @@ void Engine::State::run(Run& run, std::unique_lock<std::mutex>& lock) noexcept {
   for (Run* other : runs) find_helpers(*other, 0);
 }
 
-void Engine::State::worker(int thread) {
+void Engine::State::worker(int thread, int node) {
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(mutex);
   while (!idle.is_stopping()) {
-    work_for_all(lock, thread);
+    work_for_all(lock, thread, node);
     idle.sleep(lock, nullptr);
   }
 }
 
 /// Returns when nothing is in flight, or when callers compute in place of this thread.
-void Engine::State::work_for_all(std::unique_lock<std::mutex>& lock, int thread) {
+void Engine::State::work_for_all(std::unique_lock<std::mutex>& lock, int thread, int node) {
   bool has_waited = true;
   while (!runs.empty() && !idle.is_stopping()) {
     if (idle.has_too_many()) {
@@ -259,7 +276,7 @@ void Engine::State::work_for_all(std::unique_lock<std::mutex>& lock, int thread)
       return;
     }
     Run* run = next_run();
-    const std::optional<TakenPart> taken = run == nullptr ? std::nullopt : take(*run);
+    const std::optional<TakenPart> taken = run == nullptr ? std::nullopt : take(*run, node);
     if (taken) {
       if (std::exchange(has_waited, false)) find_helpers(*run, 0);
       run_parts(*run, *taken, lock, thread);
@@ -290,39 +307,42 @@ void Engine::State::communicate() {
   }
 }
 
-/// The CPUs that each thread is bound to; empty if none is.
-std::vector<NodeCpus> Engine::State::cpus_of_threads() const {
-  std::vector<NodeCpus> of_threads;
-  if (!binds || transport() != nullptr) return of_threads;
-  const std::vector<NodeCpus> nodes = usable_nodes();
-  if (nodes.size() < 2) return of_threads;
-  for (const std::size_t node : nodes_of_threads(nodes, num_threads)) {
-    of_threads.push_back(nodes[node]);
-  }
-  return of_threads;
+Homes Engine::State::homes_of_threads() const {
+  Homes found;
+  if (!binds || num_threads == 1 || transport() != nullptr) return found;
+  std::vector<NodeCpus> all = nodes ? *nodes : usable_nodes();
+  if (all.size() < 2) return found;
+  found.node_of = nodes_of_threads(all, num_threads);
+  found.nodes = std::move(all);
+  const std::size_t last = *std::max_element(found.node_of.begin(), found.node_of.end());
+  found.num_nodes = static_cast<int>(last) + 1;
+  return found;
 }
 
 /// If the machine cannot start another thread, the existing ones do its work.
-void Engine::State::start_threads(const Executable& executable) {
+CallerHome Engine::State::start_threads(const Executable& executable) {
   const std::lock_guard<std::mutex> lock(mutex);
   try {
     if (executable.communicates && !communicator.joinable()) {
       communicator = std::thread([this] { communicate(); });
     }
-    if (static_cast<int>(workers.size()) == num_threads - 1) return;
-    const std::vector<NodeCpus> cpus = cpus_of_threads();
+    if (!homes) homes = homes_of_threads();
     while (static_cast<int>(workers.size()) < num_threads - 1) {
-      const int number = static_cast<int>(workers.size()) + 1;
+      const std::size_t number = workers.size() + 1;
+      const std::size_t node = homes->nodes.empty() ? 0 : homes->node_of[number];
       workers.emplace_back(
-          [this, number, own = cpus.empty() ? NodeCpus() : cpus[static_cast<std::size_t>(number)]] {
+          [this, number, node, own = homes->nodes.empty() ? NodeCpus() : homes->nodes[node]] {
             if (!own.empty()) bind_this_thread(own);
-            worker(number);
+            worker(static_cast<int>(number), static_cast<int>(node));
           });
       idle.add_worker();
     }
   } catch (const std::exception&) {
-    return;
+    if (!homes) return {};
   }
+  if (homes->num_nodes == 1) return {};
+  const int node = std::min(node_of_this_thread(homes->nodes), homes->num_nodes - 1);
+  return {.num_nodes = homes->num_nodes, .node = node};
 }
 
 void Engine::State::stop_threads() {
@@ -334,6 +354,7 @@ void Engine::State::stop_threads() {
   if (communicator.joinable()) communicator.join();
   for (std::thread& thread : workers) thread.join();
   workers.clear();
+  homes.reset();
   idle.remove_threads();
 }
 
@@ -372,12 +393,22 @@ void Engine::set_binding(bool is_on) {
   state_->binds = is_on;
 }
 
+void Engine::set_nodes(std::optional<std::vector<NodeCpus>> nodes) {
+  const Alone alone(state_->admission);
+  state_->stop_threads();
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->nodes = std::move(nodes);
+}
+
 int Engine::num_threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->num_threads;
 }
 
-Target Engine::target() const { return {.num_workers = num_threads(), .world = world()}; }
+Target Engine::target() const {
+  static const CacheSizes caches = machine_caches();
+  return {.num_workers = num_threads(), .caches = caches, .world = world()};
+}
 
 void Engine::set_threads_per_group(int count) {
   require(count >= 0, "a group has a number of threads, or 0 for all of them");
@@ -484,14 +515,14 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
     return outputs;
   }
   const RootBuffers memory(arena.data(), inputs, outputs);
-  Frame root(executable, memory.binding, nullptr);
+  const CallerHome home = state.start_threads(executable);
+  Frame root(executable, memory.binding, nullptr, home.num_nodes);
   root.bind(memory.buffers, 0, 0);
   Execution execution(root, {.threads_per_group = state.threads_per_group,
                              .has_timeline = state.measured.has_timeline()});
-  state.start_threads(executable);
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
-  Run run{.execution = execution, .number = state.free_number()};
+  Run run{.execution = execution, .number = state.free_number(), .node = home.node};
   state.measured.begin(run.notes, executable, run.number);
   state.runs.push_back(&run);
   on_begin();

@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "run/executable.h"
+#include "run/machine/nodes.h"
 #include "run/recorder.h"
 #include "run/target.h"
 
@@ -61,6 +64,8 @@ class Engine {
   /// Whether each worker stays on one NUMA node, if the process may use several; true at first.
   /// With other processes on the mesh, their launcher binds them instead.
   void set_binding(bool is_on);
+  /// The NUMA nodes to bind workers to, for tests; nullopt: those of the machine.
+  void set_nodes(std::optional<std::vector<NodeCpus>> nodes);
   /// The target of programs that this engine runs.
   Target target() const;
   /// Whether something was computed, for which the engine may have started threads.

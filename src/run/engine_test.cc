@@ -25,10 +25,14 @@ namespace {
 
 using namespace testing;
 
-/// Every test runs with 1 to 4 threads.
+/// Every test runs with 1 to 4 threads; 4 threads are bound to two nodes.
 class EngineTest : public ::testing::TestWithParam<int> {
  protected:
-  void SetUp() override { Engine::instance().set_num_threads(GetParam()); }
+  void SetUp() override {
+    if (GetParam() == 4) Engine::instance().set_nodes(two_nodes());
+    Engine::instance().set_num_threads(GetParam());
+  }
+  void TearDown() override { Engine::instance().set_nodes(std::nullopt); }
   /// Threads that compute at the same time: the engine wakes no more than there are cores.
   static int num_at_once() { return std::min(GetParam(), usable_cores()); }
 };

@@ -41,20 +41,20 @@ void Execution::Queue::add(const ReadyTask& task) {
 }
 
 /// Threads that run the task that has begun claim its parts meanwhile, so there may be none left.
-std::optional<TakenPart> Execution::Queue::take() {
+std::optional<TakenPart> Execution::Queue::take(int node) {
   if (begun) {
     const TaskRef ref = begun->ref;
-    const int part = ref.frame->claim_part(ref.task);
-    if (part != Frame::kNoPart) return TakenPart{ref, part};
+    const int part = ref.frame->claim_part(ref.task, node);
+    if (part != Frame::kNoPart) return TakenPart{ref, part, node, false};
     begun.reset();
   }
   if (ready.empty()) return std::nullopt;
   const ReadyTask first = ready.front();
   std::pop_heap(ready.begin(), ready.end(), goes_later);
   ready.pop_back();
-  if (first.ref.frame->num_parts(first.ref.task) == 1) return TakenPart{first.ref, 0};
+  if (first.ref.frame->num_parts(first.ref.task) == 1) return TakenPart{first.ref, 0, node, true};
   begun = first;
-  return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task)};
+  return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task, node), node, true};
 }
 
 void Execution::Queue::give_up() {
@@ -91,9 +91,9 @@ std::size_t Execution::next_queue() const {
   return best;
 }
 
-std::optional<TakenPart> Execution::take() {
+std::optional<TakenPart> Execution::take(int node) {
   for (std::size_t i = next_queue(); i != kNone; i = next_queue()) {
-    const std::optional<TakenPart> taken = queues_[i].take();
+    const std::optional<TakenPart> taken = queues_[i].take(node);
     if (!taken) continue;
     note_taken(queues_[i], taken->ref);
     return taken;
@@ -109,7 +109,7 @@ void Execution::note_taken(Queue& queue, TaskRef ref) {
 
 std::optional<TakenPart> Execution::take_communication() {
   if (communication_.num_running > 0) return std::nullopt;
-  const std::optional<TakenPart> taken = communication_.take();
+  const std::optional<TakenPart> taken = communication_.take(0);
   if (taken) note_taken(communication_, taken->ref);
   return taken;
 }

@@ -26,6 +26,8 @@ struct ReadyTask {
 struct TakenPart {
   TaskRef ref;
   int part;
+  int node;       // of the thread that has taken it
+  bool is_first;  // of its task that was taken
 };
 
 /// When a task of the outermost frame ran, including everything nested in it.
@@ -50,8 +52,9 @@ class Execution {
   bool is_over() const { return num_running_ == 0 && (root_.is_over() || fault != nullptr); }
   /// Takes the next part, if one may run now. A task that has begun goes first, because others wait
   /// for its end; after it the task with the highest level. If the threads of groups are limited,
-  /// the group is chosen first: the one whose next task comes first in the program.
-  std::optional<TakenPart> take();
+  /// the group is chosen first: the one whose next task comes first in the program. `node` is that
+  /// of the thread, whose parts go first.
+  std::optional<TakenPart> take(int node = 0);
   /// Takes the next task that communicates, unless one is running: take() leaves these out.
   std::optional<TakenPart> take_communication();
   bool has_communication() const {
@@ -94,7 +97,7 @@ class Execution {
     bool is_empty() const { return !has_begun() && ready.empty(); }
     const ReadyTask& next() const { return has_begun() ? *begun : ready.front(); }
     void add(const ReadyTask& task);
-    std::optional<TakenPart> take();
+    std::optional<TakenPart> take(int node);
     void give_up();
 
    private:

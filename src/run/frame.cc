@@ -24,13 +24,15 @@ Frame::Source Frame::source_of(const Place& place, const Binding& binding) const
   return {.tile = binding.outputs[place.port][place.tile], .offset = place.offset};
 }
 
-Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame* loop)
+Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame* loop,
+             int num_nodes)
     : executable_(executable),
       loop_(loop),
+      num_nodes_(num_nodes),
       root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
       level_behind_(loop == nullptr ? 0 : loop->outer().level(loop->task())),
       arena_number_(binding.arena),
-      next_part_(executable.tasks.size()) {
+      next_part_(executable.tasks.size() * static_cast<std::size_t>(num_nodes)) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);
   num_parts_.reserve(count);
@@ -77,7 +79,12 @@ void Frame::reset() {
   const std::vector<Task>& tasks = executable_.tasks;
   num_pending_.resize(tasks.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) num_pending_[i] = tasks[i].num_predecessors;
-  for (std::atomic<int>& next : next_part_) next.store(0, std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+    for (int node = 0; node < num_nodes_; ++node) {
+      next_part_[counter(i, node)].store(node == 0 ? 0 : end_of_parts(i, node - 1),
+                                         std::memory_order_relaxed);
+    }
+  }
   parts_left_ = num_parts_;
   has_started_.assign(executable_.instructions.size(), false);
   tasks_left_ = tasks.size();
@@ -97,7 +104,8 @@ namespace {
 
 std::unique_ptr<Frame> frame_of(const Nested& nested, ControlFrame& loop) {
   if (nested.executable == nullptr) return nullptr;
-  return std::make_unique<Frame>(*nested.executable, nested.binding, &loop);
+  return std::make_unique<Frame>(*nested.executable, nested.binding, &loop,
+                                 loop.outer().num_nodes());
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ class ControlFrame;
 class Frame {
  public:
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
-  Frame(const Executable& executable, const Binding& binding, ControlFrame* loop);
+  /// `num_nodes` is the number of NUMA nodes whose threads compute.
+  Frame(const Executable& executable, const Binding& binding, ControlFrame* loop,
+        int num_nodes = 1);
   ~Frame();
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -47,18 +49,35 @@ class Frame {
 
   /// Reports that a predecessor has ended; true when none is left.
   bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
-  /// The number of a part that no thread has taken yet, or kNoPart. A thread that has not reported
-  /// the end of its last part of the task may call this without the mutex.
-  int claim_part(std::uint32_t task) {
-    const int part = next_part_[task].fetch_add(1, std::memory_order_relaxed);
-    return part < num_parts_[task] ? part : kNoPart;
+  /// The number of a part that no thread has taken yet, or kNoPart. The parts of a task are dealt
+  /// out to the nodes in equal ranges, because neighbouring parts of one task after the other read
+  /// and write the same memory. A node whose parts have all been taken takes those of others. A
+  /// thread that has not reported the end of its last part of the task may call this without the
+  /// mutex.
+  int claim_part(std::uint32_t task, int node = 0) {
+    for (int i = 0; i < num_nodes_; ++i) {
+      const int other = node + i < num_nodes_ ? node + i : node + i - num_nodes_;
+      const int part = claim_part_of(task, other);
+      if (part != kNoPart) return part;
+    }
+    return kNoPart;
   }
   static constexpr int kNoPart = -1;
   int num_unclaimed(std::uint32_t task) const {
-    return std::max(num_parts_[task] - next_part_[task].load(std::memory_order_relaxed), 0);
+    int count = 0;
+    for (int node = 0; node < num_nodes_; ++node) {
+      count += std::max(end_of_parts(task, node) -
+                            next_part_[counter(task, node)].load(std::memory_order_relaxed),
+                        0);
+    }
+    return count;
   }
   /// No more parts of the task can be claimed.
-  void stop_parts(std::uint32_t task) { next_part_[task] = num_parts_[task]; }
+  void stop_parts(std::uint32_t task) {
+    for (int node = 0; node < num_nodes_; ++node)
+      next_part_[counter(task, node)] = end_of_parts(task, node);
+  }
+  int num_nodes() const { return num_nodes_; }
   /// Reports that parts have ended; true when none is left.
   bool end_parts(std::uint32_t task, int count) { return (parts_left_[task] -= count) == 0; }
   /// Call this before the successors of the task may start.
@@ -78,9 +97,24 @@ class Frame {
     std::byte* find(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice) const;
   };
   Source source_of(const Place& place, const Binding& binding) const;
+  std::size_t counter(std::uint32_t task, int node) const {
+    return std::size_t{task} * static_cast<std::size_t>(num_nodes_) +
+           static_cast<std::size_t>(node);
+  }
+  /// The parts of node i end where those of node i + 1 begin.
+  int end_of_parts(std::uint32_t task, int node) const {
+    if (node + 1 == num_nodes_) return num_parts_[task];  // without a division, which takes time
+    return static_cast<int>(std::int64_t{num_parts_[task]} * (node + 1) / num_nodes_);
+  }
+  int claim_part_of(std::uint32_t task, int node) {
+    std::atomic<int>& next = next_part_[counter(task, node)];
+    const int part = next.fetch_add(1, std::memory_order_relaxed);
+    return part < end_of_parts(task, node) ? part : kNoPart;
+  }
 
   const Executable& executable_;
   ControlFrame* loop_;
+  int num_nodes_;
   std::uint32_t root_task_;
   std::int64_t level_behind_;   // level of the control task around this frame
   std::uint32_t arena_number_;  // number of the arena in `outer`
@@ -93,7 +127,7 @@ class Frame {
   std::vector<int> num_parts_;         // per task
   std::vector<std::unique_ptr<ControlFrame>> controls_;  // per task
   std::vector<std::uint32_t> num_pending_;   // per task: predecessors that have not ended
-  std::vector<std::atomic<int>> next_part_;  // per task; a part is claimed without the mutex
+  std::vector<std::atomic<int>> next_part_;  // per task and node; claimed without the mutex
   std::vector<int> parts_left_;              // per task
   std::vector<bool> has_started_;            // per instruction
   std::size_t tasks_left_ = 0;

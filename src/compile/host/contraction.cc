@@ -22,11 +22,13 @@ struct Operands {
       : dtype(context.function().type(equation.operands[0]).dtype),
         dot_unit(context.dot_unit()),
         num_workers(context.num_workers()),
+        caches(context.target().caches),
         a_offset(a.offset),
         b_offset(b.offset) {}
   DType dtype;
   DotUnit dot_unit;  // of bf16
   int num_workers;
+  CacheSizes caches;
   std::int64_t a_offset;
   std::int64_t b_offset;
 };
@@ -120,9 +122,10 @@ std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem>
   std::vector<kernels::GemmPlan> plans;
   for (kernels::GemmProblem& problem : problems) {
     if (operands.dtype == DType::bf16) {
-      plans.emplace_back(std::move(problem), operands.dot_unit, operands.num_workers);
+      plans.emplace_back(std::move(problem), operands.dot_unit, operands.num_workers,
+                         operands.caches);
     } else {
-      plans.emplace_back(std::move(problem), operands.num_workers);
+      plans.emplace_back(std::move(problem), operands.num_workers, operands.caches);
     }
   }
   return std::make_shared<GemmKernel>(std::move(plans), of_a, pieces, operands);

@@ -277,14 +277,14 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
   return tasks;
 }
 
-/// Repeats an element, doubling the number of copies each time.
-void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, std::int64_t count) {
+/// Repeats an element, doubling the number of copies up to `most_bytes`, which stay in the cache.
+void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, std::int64_t count,
+          std::size_t most_bytes) {
   const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
   if (bytes == 0) return;
   std::memcpy(to, element, element_bytes);
-  constexpr std::size_t kBlock = 16 * 1024;  // stays in the cache
   for (std::size_t done = element_bytes; done < bytes;) {
-    const std::size_t more = std::min({done, kBlock, bytes - done});
+    const std::size_t more = std::min({done, most_bytes, bytes - done});
     std::memcpy(to + done, to, more);
     done += more;
   }
@@ -303,6 +303,7 @@ struct Padding {
   std::int64_t num_rows = 1;
   std::int64_t row = 1;  // elements
   std::size_t element_bytes = 0;
+  std::size_t fill_bytes = 0;  // that are copied at once
 
   /// How many indices of the middle come before a row.
   std::int64_t before(std::int64_t row_number) const {
@@ -316,19 +317,22 @@ struct Padding {
     const std::int64_t stride = result_strides[d] * static_cast<std::int64_t>(element_bytes);
     const std::int64_t begin_middle = std::clamp(low[d], first, end);
     const std::int64_t end_middle = std::clamp(low[d] + middle.extents[d], begin_middle, end);
-    fill(element, element_bytes, to + first * stride, (begin_middle - first) * result_strides[d]);
+    fill(element, element_bytes, to + first * stride, (begin_middle - first) * result_strides[d],
+         fill_bytes);
     if (d < last_padded) {
       for (std::int64_t i = begin_middle; i < end_middle; ++i)
         fill_around(element, to + i * stride, d + 1, 0, result_extents[d + 1]);
     }
-    fill(element, element_bytes, to + end_middle * stride, (end - end_middle) * result_strides[d]);
+    fill(element, element_bytes, to + end_middle * stride, (end - end_middle) * result_strides[d],
+         fill_bytes);
   }
   void run(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes);
     if (is_dense && dim < result_extents.size()) {
       fill_around(buffers[0], buffers[2], dim, first, end);
     } else {
-      fill(buffers[0], element_bytes, buffers[2] + first * row * bytes, (end - first) * row);
+      fill(buffers[0], element_bytes, buffers[2] + first * row * bytes, (end - first) * row,
+           fill_bytes);
     }
     if (num_elements(middle.extents) == 0) return;
     std::int64_t skipped = 0;
@@ -348,6 +352,14 @@ struct Padding {
   }
 };
 
+/// A fraction of L1, in whole elements.
+std::size_t fill_bytes_of(const CacheSizes& caches, std::size_t element_bytes) {
+  constexpr std::int64_t kMostBytes = 16 << 10;
+  const auto bytes =
+      static_cast<std::size_t>(std::clamp<std::int64_t>(caches.l1 / 2, 0, kMostBytes));
+  return std::max<std::size_t>(bytes / element_bytes, 1) * element_bytes;
+}
+
 Padding padding_of(const LowerContext& context, const Equation& equation,
                    const AtomDigits& digits) {
   const ir::Ints& interior = equation.attributes.ints("interior");
@@ -366,6 +378,7 @@ Padding padding_of(const LowerContext& context, const Equation& equation,
     padding.middle.to += padding.low[d] * strides[d];
     padding.middle.to_strides[d] *= step;
   }
+  padding.fill_bytes = fill_bytes_of(context.target().caches, padding.element_bytes);
   padding.result_extents = box.size;
   padding.result_strides = strides;
   padding.is_dense = num_elements(inner.size) > 0;

@@ -15,8 +15,8 @@ namespace {
 
 class ReduceKernel final : public run::Kernel {
  public:
-  ReduceKernel(kernels::ReduceProblem problem, int num_workers, std::int64_t offset_bytes)
-      : plan_(std::move(problem), num_workers), offset_bytes_(offset_bytes) {}
+  ReduceKernel(kernels::ReduceProblem problem, const run::Target& target, std::int64_t offset_bytes)
+      : plan_(std::move(problem), target.num_workers, target.caches), offset_bytes_(offset_bytes) {}
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t scratch_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
@@ -94,7 +94,7 @@ std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& 
       task.writes = {{equation.results[0], tile}};
       task.kernel = context.pool().get(std::move(key), [&] {
         return std::make_shared<ReduceKernel>(problem_of(context, equation, from, digits),
-                                              context.num_workers(), from.offset * element);
+                                              context.target(), from.offset * element);
       });
       const auto& kernel = static_cast<const ReduceKernel&>(*task.kernel);
       if (kernel.scratch_bytes() > 0) task.scratch = {kernel.scratch_bytes()};

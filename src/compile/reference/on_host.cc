@@ -45,11 +45,13 @@ std::vector<ops::HostArray> evaluate_on_host(const ir::Function& function,
     std::memcpy(tile->data(), operand->bytes().data(), operand->bytes().size());
     inputs.push_back({tile});
   }
+  run::Target target = run::Engine::instance().target();
+  target.world = {};
   const run::HostRunnable program(
       compile(function_of(function, equation),
               {.is_donated = std::vector<bool>(operands.size(), false),
                .output_alias = std::vector<int>(equation.results.size(), -1),
-               .target = {.num_workers = run::Engine::instance().target().num_workers},
+               .target = target,
                .dot_unit = dot_unit}));
   std::vector<ops::HostArray> results;
   for (const run::Tiles& tiles : program.execute(inputs, [] {})) {

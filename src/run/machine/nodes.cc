@@ -1,9 +1,11 @@
 #include "run/machine/nodes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <sched.h>
 
 #include "run/machine/cores.h"
 
@@ -63,6 +65,15 @@ std::vector<std::size_t> nodes_of_threads(const std::vector<NodeCpus>& nodes, in
   }
   of_threads.resize(static_cast<std::size_t>(num_threads));
   return of_threads;
+}
+
+int node_of_this_thread(const std::vector<NodeCpus>& nodes) {
+  const int cpu = sched_getcpu();
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (std::binary_search(nodes[node].begin(), nodes[node].end(), cpu))
+      return static_cast<int>(node);
+  }
+  return 0;
 }
 
 void bind_this_thread(const NodeCpus& cpus) { AffinityMask::of(cpus).apply(); }

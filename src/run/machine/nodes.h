@@ -17,6 +17,9 @@ std::vector<NodeCpus> usable_nodes(const std::string& root = "");
 /// share the memory of one node. If there are more threads than CPUs, they are dealt out evenly.
 std::vector<std::size_t> nodes_of_threads(const std::vector<NodeCpus>& nodes, int num_threads);
 
+/// The index of the node with the CPU on which the calling thread runs now; 0 if none has it.
+int node_of_this_thread(const std::vector<NodeCpus>& nodes);
+
 /// Lets the calling thread run on these CPUs only. Does nothing if the kernel refuses.
 void bind_this_thread(const NodeCpus& cpus);
 

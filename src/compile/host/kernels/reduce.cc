@@ -252,10 +252,10 @@ void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
   extremes_of_rows(all, length_, kind_ == ReduceKind::min, to);
 }
 
-ReducePlan::ReducePlan(ReduceProblem problem, int num_workers)
+ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes& caches)
     : problem_(std::move(problem)), num_outputs_(num_elements(problem_.kept_extents)) {
   if (ColumnSums::takes(problem_)) {
-    columns_ = std::make_shared<ColumnSums>(problem_, num_workers);
+    columns_ = std::make_shared<ColumnSums>(problem_, num_workers, caches);
     num_parts_ = columns_->num_parts();
     return;
   }

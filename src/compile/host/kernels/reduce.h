@@ -8,6 +8,8 @@
 
 #include <tessera/types.h>
 
+#include "base/cache_sizes.h"
+
 namespace tessera::kernels {
 
 /// `bits` is the bitwise or; only CombinePlan supports it.
@@ -55,7 +57,7 @@ class ColumnSums;
 
 class ReducePlan {
  public:
-  ReducePlan(ReduceProblem problem, int num_workers);
+  ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes& caches = {});
   int num_parts() const { return num_parts_; }
   /// The size of the memory in which the parts leave partial results; join() combines them after
   /// the last part. 0: the parts write the results themselves and join() has nothing to do.

@@ -9,7 +9,7 @@ namespace tessera::kernels {
 
 namespace {
 
-constexpr std::int64_t kMostSums = 16 * 1024;  // of a block: its sums stay in L2
+constexpr std::int64_t kMostSums = 16 * 1024;  // of a block
 constexpr std::int64_t kMinColumns = 128;      // of a block: runs long enough for memory
 constexpr std::int64_t kMinPartTerms = 64 * 1024;
 
@@ -45,6 +45,11 @@ void add_tree(float* rows, std::int64_t count, std::int64_t length) {
   }
 }
 
+/// The sums of a block stay in L2 while the rows of the operand pass through it.
+std::int64_t most_floats_in(const CacheSizes& caches) {
+  return caches.l2 / 4 / static_cast<std::int64_t>(sizeof(float));
+}
+
 }  // namespace
 
 bool ColumnSums::takes(const ReduceProblem& problem) {
@@ -58,7 +63,7 @@ bool ColumnSums::takes(const ReduceProblem& problem) {
   return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
 }
 
-ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers)
+ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers, const CacheSizes& caches)
     : problem_(problem), cuts_(problem.cuts[0]) {
   join_kept(problem_);
   const std::vector<std::int64_t>& extents = problem_.reduced_extents;
@@ -71,7 +76,8 @@ ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers)
   nodes_ = std::has_single_bit(static_cast<std::uint64_t>(inner_leaves_)) ? 1 : inner_leaves_;
   columns_ = problem_.kept_extents.back();
   num_rows_ = num_elements(problem_.kept_extents) / columns_;
-  block_columns_ = std::clamp(kMostSums / inner_leaves_ / kMinColumns * kMinColumns,
+  const std::int64_t most_sums = std::min(kMostSums, most_floats_in(caches));
+  block_columns_ = std::clamp(most_sums / inner_leaves_ / kMinColumns * kMinColumns,
                               std::min(kMinColumns, columns_), columns_);
   const std::int64_t terms = num_results() * num_elements(extents);
   const std::int64_t most_parts = num_parts_for(num_workers, terms, kMinPartTerms, terms);
@@ -80,7 +86,7 @@ ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers)
     block_columns_ = std::min(block_columns_, (columns_ + pieces - 1) / pieces);
   }
   if (block_columns_ == columns_) {
-    block_rows_ = std::clamp(kMostSums / inner_leaves_ / columns_, std::int64_t{1}, num_rows_);
+    block_rows_ = std::clamp(most_sums / inner_leaves_ / columns_, std::int64_t{1}, num_rows_);
     if (num_leaves() == 1) {
       block_rows_ = std::min(block_rows_, (num_rows_ + most_parts - 1) / most_parts);
     }

@@ -17,7 +17,7 @@ namespace tessera::kernels {
 class ColumnSums {
  public:
   static bool takes(const ReduceProblem& problem);
-  ColumnSums(const ReduceProblem& problem, int num_workers);
+  ColumnSums(const ReduceProblem& problem, int num_workers, const CacheSizes& caches);
 
   int num_parts() const { return num_parts_; }
   /// The size of the memory that all parts and join() share. 0: the parts write the results

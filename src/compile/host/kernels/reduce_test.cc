@@ -81,10 +81,10 @@ std::vector<T> naive_reduce(const ReduceProblem& p, const T* from) {
 
 /// Runs all parts, the last one first, and checks that only the results are written.
 template <typename T>
-std::vector<T> run(const ReduceProblem& p, const T* from) {
+std::vector<T> run(const ReduceProblem& p, const T* from, const CacheSizes& caches = {}) {
   const auto count = at(num_elements(p.kept_extents));
   std::vector<T> results(count + 16, T{77});
-  const ReducePlan plan(p, kNumWorkers);
+  const ReducePlan plan(p, kNumWorkers, caches);
   std::vector<std::byte> scratch(at(plan.scratch_bytes()));
   for (int part = plan.num_parts(); part-- > 0;) {
     plan.run(from, results.data(), scratch.data(), part);
@@ -261,6 +261,9 @@ TEST(Reduce, ColumnsInEveryOrderOfTheMemory) {
           num_parts_alone += plan.scratch_bytes() == 0 && plan.num_parts() > 1 ? 1 : 0;
           ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())))
               << to_string(shape) << " leaves " << to_string(leaves);
+          const CacheSizes caches = testing::random_caches(random);
+          ASSERT_TRUE(same_bits(run(p, values.data(), caches), naive_reduce(p, values.data())))
+              << to_string(shape) << " leaves " << to_string(leaves) << " L2 " << caches.l2;
         }
       }
     }

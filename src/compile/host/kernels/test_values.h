@@ -14,6 +14,8 @@
 
 #include <tessera/types.h>
 
+#include "base/cache_sizes.h"
+
 namespace tessera::kernels::testing {
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -25,6 +27,12 @@ struct Random {
   }
   bool one_in(std::int64_t n) { return integer(1, n) == 1; }
 };
+
+/// Often far from those of any processor, which must not change a bit.
+inline CacheSizes random_caches(Random& random) {
+  return {.l1 = std::int64_t{1} << random.integer(0, 18),
+          .l2 = std::int64_t{1} << random.integer(0, 24)};
+}
 
 template <typename T>
 DType dtype_of() {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <stdexcept>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_plan.h"
@@ -20,7 +19,8 @@ namespace {
 using gemm::ceil_div;
 using gemm::Chunk;
 
-constexpr std::int64_t kTileBytes = 30 << 10;    // rows of A of a micro-tile: they must stay in L1
+constexpr std::int64_t kTileBytes = 30 << 10;    // most rows of A of a micro-tile
+constexpr std::int64_t kShortestChunk = 64;      // k of a chunk, however small the caches are
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
 constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
@@ -33,15 +33,6 @@ constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
 constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
 constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
 constexpr std::int64_t kPartBytes = 256 << 10;   // least B of a part with few rows
-
-// The size of the L2 cache in floats.
-std::int64_t cache_floats() {
-  std::int64_t bytes = 512 << 10;
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  bytes = std::max<std::int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 256 << 10);
-#endif
-  return bytes / static_cast<std::int64_t>(sizeof(float));
-}
 
 // Whether the processor runs vectors of 512 bits in two halves. It then has fewer products in
 // flight at once, so tiles with fewer rows are enough to keep it busy.
@@ -122,8 +113,9 @@ gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms, std::int64_t bl
 
 }  // namespace
 
-GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
-    : problem(std::move(p)), unit(how), kernels(how.kernels) {
+GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
+                       const CacheSizes& sizes)
+    : problem(std::move(p)), unit(how), caches(sizes), kernels(how.kernels) {
   if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have this unit");
   check();
   join_batches();
@@ -244,8 +236,10 @@ bool GemmPlan::State::has_whole_vectors() const {
 // registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
 // cost them more than others.
 void GemmPlan::State::choose_chunks() {
-  const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
-  const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
+  const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
+  const std::int64_t in_tile =
+      std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
+  const std::int64_t in_panels = std::max(l2_floats() / (8 * kernels->nr), kShortestChunk);
   b_in_place = unit.reads_in_place && !has_lanes && rows <= tile_rows && has_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
@@ -274,7 +268,7 @@ bool GemmPlan::State::do_columns_compete() const {
   if (steps.a_k.size() < 2) return false;
   const std::int64_t apart = std::abs(steps.a_k[1] - steps.a_k[0]);
   const std::int64_t passes = ceil_div(gemm::kLineFloats, tile_rows);
-  return longest_chunk * (apart & -apart) * passes > cache_floats() / 2 * 3;
+  return longest_chunk * (apart & -apart) * passes > l2_floats() / 2 * 3;
 }
 
 // The nodes that wait between chunks may exceed L2: they are prefetched in time, whereas smaller
@@ -282,7 +276,7 @@ bool GemmPlan::State::do_columns_compete() const {
 // is packed from memory that is further away.
 void GemmPlan::State::choose_blocks() {
   // The rest of L2 is for rows of C and, if A is packed, for a group of its tiles.
-  const std::int64_t of_b = a_in_place ? cache_floats() / 4 * 3 : cache_floats() / 2;
+  const std::int64_t of_b = a_in_place ? l2_floats() / 4 * 3 : l2_floats() / 2;
   block_panels = std::max<std::int64_t>(of_b / (longest_chunk * kernels->nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   group_tiles =
@@ -291,9 +285,9 @@ void GemmPlan::State::choose_blocks() {
   if (a_by_table()) group_tiles = std::max<std::int64_t>(std::ssize(tile_starts), 1);
   block_rows = std::max<std::int64_t>(rows, 1);
   // Rows of A stay in L2 while all batches read their elements of them.
-  if (has_lanes) block_rows = std::max(cache_floats() / 4 / (batches * n), tile_rows);
+  if (has_lanes) block_rows = std::max(l2_floats() / 4 / (batches * n), tile_rows);
   if (tree.num_slots == 0 || has_lanes) return;
-  const std::int64_t nodes = 2 * cache_floats() / std::min(tree.num_slots, 2);
+  const std::int64_t nodes = 2 * l2_floats() / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
   block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
   block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);
@@ -334,15 +328,17 @@ void GemmPlan::State::choose_parts(int num_workers) {
   }
 }
 
-GemmPlan::GemmPlan(GemmProblem problem, int num_workers)
-    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_f32(), num_workers)) {}
-GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int num_workers)
+GemmPlan::GemmPlan(GemmProblem problem, int num_workers, const CacheSizes& caches)
+    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_f32(), num_workers,
+                                           caches)) {}
+GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int num_workers, const CacheSizes& caches)
     : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_bf16(unit),
-                                           num_workers)) {}
+                                           num_workers, caches)) {}
 GemmPlan::GemmPlan(std::unique_ptr<const State> state) : state_(std::move(state)) {}
-GemmPlan GemmPlan::with_emulated_amx(GemmProblem problem, int num_workers) {
-  return GemmPlan(
-      std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(), num_workers));
+GemmPlan GemmPlan::with_emulated_amx(GemmProblem problem, int num_workers,
+                                     const CacheSizes& caches) {
+  return GemmPlan(std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(),
+                                                num_workers, caches));
 }
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;

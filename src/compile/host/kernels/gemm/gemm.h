@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/cache_sizes.h"
 #include "base/dot_unit.h"
 
 namespace tessera::kernels {
@@ -54,13 +55,15 @@ class GemmPlan {
  public:
   /// Chooses the best instruction set of this machine. Throws std::invalid_argument if the tables
   /// contradict each other or the grains. `num_workers` is the number of threads that share the
-  /// parts; it affects the number of parts, never a bit of the result.
-  GemmPlan(GemmProblem problem, int num_workers);
+  /// parts; it affects the number of parts, and `caches` the sizes of blocks, never a bit of the
+  /// result.
+  GemmPlan(GemmProblem problem, int num_workers, const CacheSizes& caches = {});
   /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.
-  GemmPlan(GemmProblem problem, DotUnit unit, int num_workers);
+  GemmPlan(GemmProblem problem, DotUnit unit, int num_workers, const CacheSizes& caches = {});
   /// For bf16 operands: DotUnit::amx_bf16 without its instructions, on any machine. It is slow, and
   /// is there to test packing and tiles where the instructions are missing.
-  static GemmPlan with_emulated_amx(GemmProblem problem, int num_workers);
+  static GemmPlan with_emulated_amx(GemmProblem problem, int num_workers,
+                                    const CacheSizes& caches = {});
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;

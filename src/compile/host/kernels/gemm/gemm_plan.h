@@ -69,6 +69,7 @@ struct ColumnSection {
 struct GemmPlan::State {
   GemmProblem problem;  // without the tables that moved to `steps`
   gemm::Unit unit;
+  CacheSizes caches;
   const gemm::Kernels* kernels = nullptr;  // those of `unit`
   gemm::TreeProgram tree;                  // over the steps
   gemm::Steps steps;
@@ -107,7 +108,7 @@ struct GemmPlan::State {
   std::vector<std::int64_t> packed_steps;  // of B, if few rows read it packed: offsets
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
-  State(GemmProblem p, const gemm::Unit& how, int num_workers);
+  State(GemmProblem p, const gemm::Unit& how, int num_workers, const CacheSizes& sizes);
 
   bool a_by_table() const { return !tile_starts.empty(); }
   /// The index of the section that holds a row of a product.
@@ -130,6 +131,7 @@ struct GemmPlan::State {
       return b_by_table ? gemm::Operands::plain_lanes_by_tables : gemm::Operands::plain_lanes;
     return b_by_table ? gemm::Operands::lanes_by_tables : gemm::Operands::lanes;
   }
+  std::int64_t l2_floats() const { return caches.l2 / static_cast<std::int64_t>(sizeof(float)); }
   std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
     return length * kernels->nr + gemm::kPanelGap;

@@ -71,8 +71,14 @@ std::vector<float> reference(const Case& c) {
   return out;
 }
 
+// Often far from those of any processor, which must not change a bit.
+CacheSizes random_caches(Random& random) {
+  return {.l1 = std::int64_t{1} << random.integer(0, 18),
+          .l2 = std::int64_t{1} << random.integer(0, 24)};
+}
+
 std::vector<float> run(const Case& c, Random& random) {
-  const GemmPlan plan(c.problem, static_cast<int>(random.integer(1, 8)));
+  const GemmPlan plan(c.problem, static_cast<int>(random.integer(1, 8)), random_caches(random));
   std::vector<int> parts(static_cast<std::size_t>(plan.num_parts()));
   std::iota(parts.begin(), parts.end(), 0);
   std::shuffle(parts.begin(), parts.end(), random.engine);
@@ -427,6 +433,25 @@ TEST(Gemm, PartsRunByThreadsGiveTheSameBits) {
   EXPECT_TRUE(bits(serial) == bits(parallel));
 }
 
+TEST(Gemm, CacheSizesChangeBlocksAndNoBit) {
+  Random random;
+  const CacheSizes none{.l1 = 0, .l2 = 0};
+  const CacheSizes small{.l1 = 4 << 10, .l2 = 16 << 10};
+  const CacheSizes large{.l1 = 1 << 20, .l2 = 64 << 20};
+  for (const std::int64_t leaves : {1, 3, 40}) {
+    const Case c = make_case(random, 1, 150, 170, 900, even_leaves(900, leaves), false);
+    const auto expected = bits(reference(c));
+    for (const CacheSizes& caches : {none, small, large}) {
+      const GemmPlan plan(c.problem, 2, caches);
+      std::vector<float> out(at(c.c_size), kUntouched);
+      for (int i = 0; i < plan.num_parts(); ++i) plan.run(c.a.data(), c.b.data(), out.data(), i);
+      EXPECT_TRUE(bits(out) == expected) << describe(c) << ", L2 " << caches.l2;
+    }
+    EXPECT_LT(GemmPlan(c.problem, 1, small).scratch_bytes(),
+              GemmPlan(c.problem, 1, large).scratch_bytes());
+  }
+}
+
 // --- bf16
 
 std::vector<bfloat16> narrowed(const std::vector<float>& values) {
@@ -459,12 +484,13 @@ std::vector<float> run(const NarrowCase& c, const GemmPlan& plan) {
 }
 
 std::vector<float> run(const NarrowCase& c, DotUnit unit, Random& random) {
-  return run(c, GemmPlan(c.wide.problem, unit, static_cast<int>(random.integer(1, 8))));
+  return run(c, GemmPlan(c.wide.problem, unit, static_cast<int>(random.integer(1, 8)),
+                         random_caches(random)));
 }
 
 std::vector<float> run_emulated(const NarrowCase& c, Random& random) {
   const auto workers = static_cast<int>(random.integer(1, 8));
-  return run(c, GemmPlan::with_emulated_amx(c.wide.problem, workers));
+  return run(c, GemmPlan::with_emulated_amx(c.wide.problem, workers, random_caches(random)));
 }
 
 std::vector<std::uint32_t> defined_bits(const NarrowCase& c, DotUnit unit) {
