@@ -56,7 +56,8 @@ class Frame {
   /// mutex.
   int claim_part(std::uint32_t task, int node = 0) {
     for (int i = 0; i < num_nodes_; ++i) {
-      const int part = claim_part_of(task, (node + i) % num_nodes_);
+      const int other = node + i < num_nodes_ ? node + i : node + i - num_nodes_;
+      const int part = claim_part_of(task, other);
       if (part != kNoPart) return part;
     }
     return kNoPart;
@@ -102,6 +103,7 @@ class Frame {
   }
   /// The parts of node i end where those of node i + 1 begin.
   int end_of_parts(std::uint32_t task, int node) const {
+    if (node + 1 == num_nodes_) return num_parts_[task];  // without a division, which takes time
     return static_cast<int>(std::int64_t{num_parts_[task]} * (node + 1) / num_nodes_);
   }
   int claim_part_of(std::uint32_t task, int node) {
