@@ -249,7 +249,7 @@ double ulps_between(float x, float y) {
 }
 
 std::optional<std::string> first_difference(const HostArray& found, const HostArray& wanted,
-                                            const Tolerance& tolerance) {
+                                            const ErrorBound& bound) {
   if (found.type() != wanted.type()) {
     return fmt::format("type {} and not {}", to_string(found.type()), to_string(wanted.type()));
   }
@@ -257,9 +257,9 @@ std::optional<std::string> first_difference(const HostArray& found, const HostAr
     using T = decltype(zero);
     const auto x = found.data<T>();
     const auto y = wanted.data<T>();
-    const double allowed = tolerance.max_error * epsilon_of_largest(y);
+    const double allowed = bound.max_error * epsilon_of_largest(y);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (is_close(x[i], y[i], tolerance.max_ulp)) continue;
+      if (is_close(x[i], y[i], bound.max_ulp)) continue;
       if (allowed > 0.0 && distance(x[i], y[i]) <= allowed) continue;
       return fmt::format("element {} of {} is {} and not {}", i, to_string(found.type()),
                          element_text(found, i), element_text(wanted, i));
@@ -269,12 +269,12 @@ std::optional<std::string> first_difference(const HostArray& found, const HostAr
 }
 
 std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,
-                                            const Tolerance& tolerance) {
+                                            const ErrorBound& bound) {
   if (found.size() != wanted.size()) {
     return fmt::format("{} outputs and not {}", found.size(), wanted.size());
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto difference = first_difference(found[i], wanted[i], tolerance);
+    const auto difference = first_difference(found[i], wanted[i], bound);
     if (difference) return fmt::format("output {}: {}", i, *difference);
   }
   return std::nullopt;

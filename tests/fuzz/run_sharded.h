@@ -66,20 +66,20 @@ Arrays run_sharded(const ir::Function& function, const Placed& placed, const Arr
 /// Number of floats from x to y: 0 for equal bits and for two NaNs, infinite if only one is NaN.
 double ulps_between(float x, float y);
 /// How much elements may differ, as in ops::Sample.
-struct Tolerance {
+struct ErrorBound {
   double max_ulp = 0.0;
   double max_error = 0.0;
 
-  static Tolerance of(const ops::Sample& sample) {
+  static ErrorBound of(const ops::Sample& sample) {
     return {.max_ulp = sample.max_ulp, .max_error = sample.max_error};
   }
 };
-/// Describes the first element that differs by more than that, or nullopt. Without tolerance, bits
+/// Describes the first element that differs by more than that, or nullopt. Without bound, bits
 /// must be equal, except that all NaNs are equal.
 std::optional<std::string> first_difference(const ops::HostArray& found,
                                             const ops::HostArray& wanted,
-                                            const Tolerance& tolerance = {});
+                                            const ErrorBound& bound = {});
 std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,
-                                            const Tolerance& tolerance = {});
+                                            const ErrorBound& bound = {});
 
 }  // namespace tessera::testing

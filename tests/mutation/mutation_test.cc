@@ -106,7 +106,7 @@ Verdict host_is_reference_of(const OpRecord& copy, const Case& c) {
   return testing::first_difference(
       testing::run_whole(testing::function_of(*c.op, c.sample()), inputs),
       testing::run_reference(testing::function_of(copy, c.sample()), inputs),
-      testing::Tolerance::of(c.sample()));
+      testing::ErrorBound::of(c.sample()));
 }
 
 /// The first problem that the checks find in any sample.

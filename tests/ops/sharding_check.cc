@@ -108,7 +108,7 @@ Verdict host_is_reference(const Case& c) {
   for (Values values : {Values::ordinary, Values::special}) {
     const Arrays inputs = random_inputs(c, values);
     const auto difference = first_difference(
-        run_whole(function, inputs), run_reference(function, inputs), Tolerance::of(c.sample()));
+        run_whole(function, inputs), run_reference(function, inputs), ErrorBound::of(c.sample()));
     if (difference) return *difference + "\n" + ir::print(function);
   }
   return std::nullopt;

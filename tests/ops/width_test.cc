@@ -85,7 +85,7 @@ void check(const Case& c, const Width& width, int& tried) {
     const auto found = run_whole(*function, inputs, width.to);
     if (!found) return;
     const auto difference = testing::first_difference(
-        *found, testing::run_reference(*function, inputs), testing::Tolerance::of(sample));
+        *found, testing::run_reference(*function, inputs), testing::ErrorBound::of(sample));
     EXPECT_EQ(difference, std::nullopt);
     std::mt19937_64 generator = testing::generator_for(c, 8);
     EXPECT_EQ(testing::shardings_are_one_device(
