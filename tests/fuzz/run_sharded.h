@@ -74,7 +74,7 @@ struct ErrorBound {
     return {.max_ulp = sample.max_ulp, .max_error = sample.max_error};
   }
 };
-/// Describes the first element that differs by more than that, or nullopt. Without bound, bits
+/// Describes the first element that differs by more than that, or nullopt. Without one, bits
 /// must be equal, except that all NaNs are equal.
 std::optional<std::string> first_difference(const ops::HostArray& found,
                                             const ops::HostArray& wanted,
