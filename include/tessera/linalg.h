@@ -47,8 +47,8 @@ Array svdvals(Operand a);
 
 // --- systems of equations; batch dimensions of a and b are broadcast
 
-/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. NaN or
-/// infinite where a is singular.
+/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. NaN
+/// where a is singular.
 Array solve(Operand a, Operand b);
 
 struct TriangularOptions {
