@@ -20,7 +20,7 @@ using gemm::ceil_div;
 using gemm::Chunk;
 
 constexpr std::int64_t kTileBytes = 30 << 10;    // most rows of A of a micro-tile
-constexpr std::int64_t kShortestChunk = 64;      // k of a chunk, however small the caches are
+constexpr std::int64_t kShortestChunk = 16;      // k of a chunk, however small the caches are
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
 constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
@@ -141,6 +141,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   choose_chunks();
   choose_access();
   choose_blocks();
+  if (!reads_chunks_alike()) narrow_tiles = std::min(narrow_tiles, strip_tiles);
   if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
   if (!b_in_place && !b_by_table) b_order = pack_order(steps.b_k);
   plan_few_rows();
@@ -259,6 +260,20 @@ void GemmPlan::State::choose_chunks() {
       b_in_place = false;
   }
   columns_compete = do_columns_compete();
+}
+
+// Whether all chunks find A equally regular, so that a tile reads all of them in place or packed.
+// Otherwise packed and other chunks must compute the same tiles together: what waits between them
+// has the layout of these.
+bool GemmPlan::State::reads_chunks_alike() const {
+  const auto regular = [&](const Chunk& chunk) {
+    const std::int64_t length = chunk.k_end - chunk.k_begin;
+    const auto first = static_cast<std::size_t>(chunk.k_begin);
+    return std::pair(a_layout.k_run[first] >= length, a_layout.k_spaced_run[first] >= length);
+  };
+  return a_by_table() || std::all_of(tree.chunks.begin(), tree.chunks.end(), [&](const Chunk& c) {
+           return regular(c) == regular(tree.chunks.front());
+         });
 }
 
 // Whether the columns of A in a chunk map to the same few sets of L2, because their distance is a

@@ -163,6 +163,7 @@ struct GemmPlan::State {
   bool has_whole_vectors() const;
   void choose_chunks();
   bool do_columns_compete() const;
+  bool reads_chunks_alike() const;
   void choose_blocks();
   void choose_parts(int num_workers);
 };

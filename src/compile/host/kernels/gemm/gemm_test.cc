@@ -199,6 +199,21 @@ TEST(Gemm, ProductsThatShareBAreThoseOfEachAlone) {
   }
 }
 
+// Some chunks of k lie within a run of A, which is read in place, and others do not.
+TEST(Gemm, ChunksThatAreReadInPlaceAndPackedOnes) {
+  Random random;
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t m = random.integer(1, 60), n = random.integer(17, 80), k = 900;
+    Case c = make_case(random, 1, m, n, k, even_leaves(k, random.integer(1, 20)), false);
+    const std::int64_t run = random.integer(50, 400), apart = run + random.integer(1, 9);
+    const std::int64_t row = (k / run + 1) * apart;
+    for (std::int64_t j = 0; j < k; ++j) c.problem.a.k[at(j)] = j / run * apart + j % run;
+    for (std::int64_t j = 0; j < m; ++j) c.problem.a.outer[at(j)] = j * row;
+    c.a = random.values(m * row, false);
+    expect_exact(c, random);
+  }
+}
+
 Ends random_ends(Random& random, std::int64_t size) {
   Ends ends;
   for (std::int64_t i = random.integer(0, 3); i-- > 0;) ends.push_back(random.integer(0, size));
