@@ -329,6 +329,19 @@ void from_sample(Program& p, const ops::OpRecord& op) {
   p.emit(*op.name, sample.attributes, operands);
 }
 
+/// Tokens are 0 until the compiler connects them.
+void host_callback(Program& p) {
+  const ValueId token =
+      p.emit_anyway("constant", {{"dtype", DType::u32}, {"shape", Ints{}}, {"value", 0.0}}, {})
+          .at(0);
+  const ops::Sample& sample = p.random().choose(*ops::host_callback_op.samples);
+  Ids operands = {token};
+  for (std::size_t i = 1; i < sample.operands.size(); ++i) {
+    operands.push_back(p.like(sample.operands[i]));
+  }
+  p.emit("host_callback", sample.attributes, operands);
+}
+
 Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   const auto found = recipes.find(*op.name);
   if (found != recipes.end()) return found->second;
@@ -340,7 +353,9 @@ Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   const bool is_elementwise =
       *op.pattern == ops::Pattern::elementwise || *op.name == "stop_gradient";
   if (is_elementwise) return {2, [&op](Program& p) { elementwise(p, op); }};
-  return {2, [&op](Program& p) { from_sample(p, op); }};
+  // Programs with ops that other compilers lack are not compared with these.
+  const int weight = op.stablehlo.has_form() ? 2 : 1;
+  return {weight, [&op](Program& p) { from_sample(p, op); }};
 }
 
 /// The recipes of all ops, each repeated as often as its weight. Left out are collectives, which
@@ -389,6 +404,7 @@ Recipes leaf_recipes() {
           {"constant", {2, constant}},
           {"dot_general", {14, dot_general}},
           {"gather", {6, gather}},
+          {"host_callback", {1, host_callback}},
           {"iota", {2, iota}},
           {"pad", {4, pad}},
           {"random_bits", {3, random_bits}},

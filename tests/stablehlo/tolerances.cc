@@ -1,5 +1,6 @@
 #include "tests/stablehlo/tolerances.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -73,7 +74,12 @@ bool is_sum(const std::string& name) {
 
 Tolerance tolerance_of(const ops::OpRecord& op) {
   if (exact_ops().contains(*op.name) || partition::kind_of(op)) return Tolerance::equal;
-  return is_sum(*op.name) ? Tolerance::sum : Tolerance::function;
+  return is_sum(*op.name) || is_factorisation(op) ? Tolerance::sum : Tolerance::function;
+}
+
+bool is_factorisation(const ops::OpRecord& op) {
+  return std::any_of(op.samples->begin(), op.samples->end(),
+                     [](const ops::Sample& sample) { return sample.max_error > 0.0; });
 }
 
 Arrays without_extremes(Arrays arrays, bool keeps_infinite) {
