@@ -10,7 +10,7 @@ namespace {
 
 enum class Kind : std::uint8_t { sum, product, max, min };
 
-Kind kind_of(const Equation& equation) {
+Kind cumulative_kind(const Equation& equation) {
   if (ops::is(equation, ops::cumsum_op)) return Kind::sum;
   if (ops::is(equation, ops::cumprod_op)) return Kind::product;
   return ops::is(equation, ops::cummax_op) ? Kind::max : Kind::min;
@@ -55,7 +55,7 @@ void cumulate(Kind kind, bool reverse, const LineSizes& lines, const T* operand,
 }
 
 std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equation& equation) {
-  const Kind kind = kind_of(equation);
+  const Kind kind = cumulative_kind(equation);
   const bool reverse = equation.attributes.get<bool>("reverse");
   const DType dtype = dtype_of(context, equation.operands[0]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
