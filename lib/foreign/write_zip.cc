@@ -8,13 +8,13 @@ namespace tessera::foreign {
 namespace {
 
 /// The lowest `count` bytes, little-endian.
-std::string number(std::uint64_t value, int count) {
+std::string little_endian(std::uint64_t value, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
   return bytes;
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> little_endian(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -29,20 +29,22 @@ constexpr std::uint64_t kNoDate = 0x0021;           // 1 January 1980
 }  // namespace
 
 void ZipWriter::write(const std::string& bytes) {
-  append_(bytes_of(bytes));
+  append_(little_endian(bytes));
   written_ += bytes.size();
 }
 
 void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes) {
   const Entry entry{name, checksum_of(bytes), bytes.size(), written_};
   const bool wide = is_wide(entry.size);
-  const std::string extra =
-      wide ? number(1, 2) + number(16, 2) + number(entry.size, 8) + number(entry.size, 8) : "";
+  const std::string extra = wide ? little_endian(1, 2) + little_endian(16, 2) +
+                                       little_endian(entry.size, 8) + little_endian(entry.size, 8)
+                                 : "";
   const std::uint64_t size = wide ? kIsElsewhere : entry.size;
   // Names are UTF-8: bit 11 of the flags.
-  write("PK\x03\x04" + number(wide ? 45 : 20, 2) + number(0x800, 2) + number(0, 2) + number(0, 2) +
-        number(kNoDate, 2) + number(entry.checksum, 4) + number(size, 4) + number(size, 4) +
-        number(name.size(), 2) + number(extra.size(), 2) + name + extra);
+  write("PK\x03\x04" + little_endian(wide ? 45 : 20, 2) + little_endian(0x800, 2) +
+        little_endian(0, 2) + little_endian(0, 2) + little_endian(kNoDate, 2) +
+        little_endian(entry.checksum, 4) + little_endian(size, 4) + little_endian(size, 4) +
+        little_endian(name.size(), 2) + little_endian(extra.size(), 2) + name + extra);
   append_(bytes);
   written_ += bytes.size();
   entries_.push_back(entry);
@@ -52,29 +54,32 @@ void ZipWriter::finish() {
   const std::uint64_t begin = written_;
   for (const Entry& entry : entries_) {
     const bool wide = is_wide(entry.size) || is_wide(entry.begin);
-    const std::string extra = wide ? number(1, 2) + number(24, 2) + number(entry.size, 8) +
-                                         number(entry.size, 8) + number(entry.begin, 8)
-                                   : "";
+    const std::string extra =
+        wide ? little_endian(1, 2) + little_endian(24, 2) + little_endian(entry.size, 8) +
+                   little_endian(entry.size, 8) + little_endian(entry.begin, 8)
+             : "";
     const std::uint64_t size = wide ? kIsElsewhere : entry.size;
-    write("PK\x01\x02" + number(45, 2) + number(wide ? 45 : 20, 2) + number(0x800, 2) +
-          number(0, 2) + number(0, 2) + number(kNoDate, 2) + number(entry.checksum, 4) +
-          number(size, 4) + number(size, 4) + number(entry.name.size(), 2) +
-          number(extra.size(), 2) + number(0, 2) + number(0, 2) + number(0, 2) + number(0, 4) +
-          number(wide ? kIsElsewhere : entry.begin, 4) + entry.name + extra);
+    write("PK\x01\x02" + little_endian(45, 2) + little_endian(wide ? 45 : 20, 2) +
+          little_endian(0x800, 2) + little_endian(0, 2) + little_endian(0, 2) +
+          little_endian(kNoDate, 2) + little_endian(entry.checksum, 4) + little_endian(size, 4) +
+          little_endian(size, 4) + little_endian(entry.name.size(), 2) +
+          little_endian(extra.size(), 2) + little_endian(0, 2) + little_endian(0, 2) +
+          little_endian(0, 2) + little_endian(0, 4) +
+          little_endian(wide ? kIsElsewhere : entry.begin, 4) + entry.name + extra);
   }
   const std::uint64_t end = written_;
   const std::uint64_t count = entries_.size();
   const bool wide = is_wide(end) || count >= 0xFFFF;
   if (wide) {
-    write("PK\x06\x06" + number(44, 8) + number(45, 2) + number(45, 2) + number(0, 4) +
-          number(0, 4) + number(count, 8) + number(count, 8) + number(end - begin, 8) +
-          number(begin, 8));
-    write("PK\x06\x07" + number(0, 4) + number(end, 8) + number(1, 4));
+    write("PK\x06\x06" + little_endian(44, 8) + little_endian(45, 2) + little_endian(45, 2) +
+          little_endian(0, 4) + little_endian(0, 4) + little_endian(count, 8) +
+          little_endian(count, 8) + little_endian(end - begin, 8) + little_endian(begin, 8));
+    write("PK\x06\x07" + little_endian(0, 4) + little_endian(end, 8) + little_endian(1, 4));
   }
   const std::uint64_t files = wide ? 0xFFFF : count;
-  write("PK\x05\x06" + number(0, 2) + number(0, 2) + number(files, 2) + number(files, 2) +
-        number(wide ? kIsElsewhere : end - begin, 4) + number(wide ? kIsElsewhere : begin, 4) +
-        number(0, 2));
+  write("PK\x05\x06" + little_endian(0, 2) + little_endian(0, 2) + little_endian(files, 2) +
+        little_endian(files, 2) + little_endian(wide ? kIsElsewhere : end - begin, 4) +
+        little_endian(wide ? kIsElsewhere : begin, 4) + little_endian(0, 2));
 }
 
 // --- np.savez
@@ -96,7 +101,7 @@ std::string npy_header(const Type& type) {
   constexpr std::size_t kBefore = 10;
   text.append(63 - (text.size() + kBefore) % 64, ' ');
   text += '\n';
-  return std::string("\x93NUMPY\x01\x00", 8) + number(text.size(), 2) + text;
+  return std::string("\x93NUMPY\x01\x00", 8) + little_endian(text.size(), 2) + text;
 }
 
 }  // namespace
@@ -107,7 +112,7 @@ void write_npz(const Sources& sources, const Append& append) {
     const std::string header = npy_header(source.type);
     const std::vector<std::byte> elements = source.elements();
     std::vector<std::byte> file(header.size() + elements.size());
-    std::copy_n(bytes_of(header).begin(), header.size(), file.begin());
+    std::copy_n(little_endian(header).begin(), header.size(), file.begin());
     std::copy(elements.begin(), elements.end(),
               file.begin() + static_cast<std::ptrdiff_t>(header.size()));
     zip.add(source.name + ".npy", file);
@@ -135,9 +140,9 @@ const char* torch_dtype(DType dtype) {
 }
 
 /// Values in the language of pickles, protocol 2.
-std::string pickled(const std::string& text) { return "X" + number(text.size(), 4) + text; }
+std::string pickled(const std::string& text) { return "X" + little_endian(text.size(), 4) + text; }
 std::string pickled(std::int64_t value) {
-  return std::string("\x8a\x08", 2) + number(static_cast<std::uint64_t>(value), 8);
+  return std::string("\x8a\x08", 2) + little_endian(static_cast<std::uint64_t>(value), 8);
 }
 std::string global(const std::string& module, const std::string& name) {
   return "c" + module + "\n" + name + "\n";
@@ -184,12 +189,12 @@ void write_torch(const Sources& sources, const Append& append) {
   }
   const std::string pickle = std::string("\x80\x02", 2) + "}(" + items + "u.";
   ZipWriter zip(append);
-  zip.add("archive/data.pkl", bytes_of(pickle));
-  zip.add("archive/byteorder", bytes_of("little"));
+  zip.add("archive/data.pkl", little_endian(pickle));
+  zip.add("archive/byteorder", little_endian("little"));
   for (std::size_t i = 0; i < sources.size(); ++i) {
     zip.add("archive/data/" + std::to_string(i), sources[i].elements());
   }
-  zip.add("archive/version", bytes_of("3\n"));
+  zip.add("archive/version", little_endian("3\n"));
   zip.finish();
 }
 
