@@ -240,7 +240,7 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
   const std::int64_t in_tile =
       std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
-  const std::int64_t in_panels = std::max(l2_floats() / (8 * kernels->nr), kShortestChunk);
+  const std::int64_t in_panels = std::max(l2_floats() / 8 / kernels->nr, kShortestChunk);
   b_in_place = unit.reads_in_place && !has_lanes && rows <= tile_rows && has_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
