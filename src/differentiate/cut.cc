@@ -14,6 +14,25 @@ namespace {
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
 
+bool reads_any(const Equation& equation, const std::vector<bool>& values) {
+  return std::any_of(equation.operands.begin(), equation.operands.end(),
+                     [&](ValueId id) { return values[id]; });
+}
+
+/// The values that depend on cotangents.
+std::vector<bool> backward_values(const Joint& joint) {
+  const Function& function = joint.function;
+  std::vector<bool> is_backward(function.values.size(), false);
+  for (std::size_t i = joint.num_inputs; i < function.inputs.size(); ++i) {
+    is_backward[function.inputs[i]] = true;
+  }
+  for (const Equation& equation : function.equations) {
+    const bool reads_backward = reads_any(equation, is_backward);
+    for (ValueId id : equation.results) is_backward[id] = reads_backward;
+  }
+  return is_backward;
+}
+
 /// Finds the equations of the backward half, walking from the wanted values to their operands.
 class Cutter {
  public:
@@ -22,19 +41,11 @@ class Cutter {
         num_inputs_(joint.num_inputs),
         is_saved_(is_saved),
         definition_(function_.values.size(), kNoEquation),
-        is_backward_(function_.values.size(), false),
+        is_backward_(backward_values(joint)),
         is_seen_(function_.values.size(), false),
         in_backward_(function_.equations.size(), false) {
-    for (std::size_t i = num_inputs_; i < function_.inputs.size(); ++i) {
-      is_backward_[function_.inputs[i]] = true;
-    }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
-      const Equation& equation = function_.equations[i];
-      const bool reads_backward = is_backward(equation);
-      for (ValueId id : equation.results) {
-        definition_[id] = i;
-        is_backward_[id] = reads_backward;
-      }
+      for (ValueId id : function_.equations[i].results) definition_[id] = i;
     }
   }
 
@@ -87,10 +98,7 @@ class Cutter {
     }
   }
 
-  bool is_backward(const Equation& equation) const {
-    return std::any_of(equation.operands.begin(), equation.operands.end(),
-                       [&](ValueId id) { return is_backward_[id]; });
-  }
+  bool is_backward(const Equation& equation) const { return reads_any(equation, is_backward_); }
 
   Function backward(const std::vector<ValueId>& residuals,
                     const std::vector<ValueId>& wanted) const {
@@ -125,24 +133,14 @@ class Cutter {
   std::vector<bool> in_backward_;  // per equation
 };
 
-}  // namespace
-
-namespace {
-
 /// The joint function without the effects that read cotangents.
 Function without_backward_effects(const Joint& joint) {
   Function function = joint.function;
   ir::Effects effects;
   if (!effects.has(function)) return function;
-  std::vector<bool> is_backward(function.values.size(), false);
-  for (std::size_t i = joint.num_inputs; i < function.inputs.size(); ++i) {
-    is_backward[function.inputs[i]] = true;
-  }
+  const std::vector<bool> is_backward = backward_values(joint);
   std::erase_if(function.equations, [&](const Equation& equation) {
-    const bool reads_backward = std::any_of(equation.operands.begin(), equation.operands.end(),
-                                            [&](ValueId id) { return is_backward[id]; });
-    for (ValueId id : equation.results) is_backward[id] = reads_backward;
-    return reads_backward && effects.has(equation);
+    return reads_any(equation, is_backward) && effects.has(equation);
   });
   return function;
 }
