@@ -14,7 +14,7 @@ std::string little_endian(std::uint64_t value, int count) {
   return bytes;
 }
 
-std::span<const std::byte> little_endian(const std::string& text) {
+std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -29,7 +29,7 @@ constexpr std::uint64_t kNoDate = 0x0021;           // 1 January 1980
 }  // namespace
 
 void ZipWriter::write(const std::string& bytes) {
-  append_(little_endian(bytes));
+  append_(bytes_of(bytes));
   written_ += bytes.size();
 }
 
@@ -112,7 +112,7 @@ void write_npz(const Sources& sources, const Append& append) {
     const std::string header = npy_header(source.type);
     const std::vector<std::byte> elements = source.elements();
     std::vector<std::byte> file(header.size() + elements.size());
-    std::copy_n(little_endian(header).begin(), header.size(), file.begin());
+    std::copy_n(bytes_of(header).begin(), header.size(), file.begin());
     std::copy(elements.begin(), elements.end(),
               file.begin() + static_cast<std::ptrdiff_t>(header.size()));
     zip.add(source.name + ".npy", file);
@@ -189,12 +189,12 @@ void write_torch(const Sources& sources, const Append& append) {
   }
   const std::string pickle = std::string("\x80\x02", 2) + "}(" + items + "u.";
   ZipWriter zip(append);
-  zip.add("archive/data.pkl", little_endian(pickle));
-  zip.add("archive/byteorder", little_endian("little"));
+  zip.add("archive/data.pkl", bytes_of(pickle));
+  zip.add("archive/byteorder", bytes_of("little"));
   for (std::size_t i = 0; i < sources.size(); ++i) {
     zip.add("archive/data/" + std::to_string(i), sources[i].elements());
   }
-  zip.add("archive/version", little_endian("3\n"));
+  zip.add("archive/version", bytes_of("3\n"));
   zip.finish();
 }
 
