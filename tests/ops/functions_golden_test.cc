@@ -12,14 +12,10 @@
 #include <tessera/random.h>
 #include <tessera/tessera.h>
 
-#include "tests/peers/golden.h"
+#include "tests/ops/golden_functions.h"
 
 namespace tessera {
 namespace {
-
-using Json = nlohmann::json;
-using Arrays = std::vector<Array>;
-using Function = std::function<Arrays(const Json& arguments, const Arrays& inputs)>;
 
 KeepDims keep_of(const Json& a) { return a["keep"].get<bool>() ? KeepDims::yes : KeepDims::no; }
 Axes axes_of(const Json& a) { return Axes(a["axes"].get<std::vector<std::int64_t>>()); }
@@ -47,8 +43,6 @@ Arrays choose(const Json& a) {
   if (!a["p"].is_null()) options.p = array(a["p"].get<std::vector<float>>());
   return {random::choice(key_of(a), 5, {2, 2}, options)};
 }
-
-using Functions = std::map<std::string, Function>;
 
 const Functions& matrix_functions() {
   static const Functions list = {
@@ -196,53 +190,21 @@ void expect_near(const Array& found, const Json& wanted) {
   }
 }
 
-/// Results, then gradients of sum(result * cos(0, 1, 2, ..)) for all inputs.
-Arrays evaluate(const Json& c, const Arrays& inputs) {
-  const Function& function = function_of(c["name"]);
-  const Json& arguments = c["arguments"];
-  const auto run = jit([&](const Arrays& given) {
-    Arrays all = function(arguments, given);
-    if (!c.contains("gradients")) return all;
-    const auto loss = [&](const Arrays& in) {
-      Array total = zeros({});
-      for (const Array& y : function(arguments, in)) {
-        total += sum(reshape(y, {-1}) * cos(astype(arange(y.size()), DType::f32)));
-      }
-      return total;
-    };
-    for (const Array& gradient : grad(loss)(given)) all.push_back(gradient);
-    return all;
-  });
-  return run(inputs);
-}
-
-Arrays placed(const Arrays& inputs) {
-  Arrays result;
-  for (const Array& x : inputs) {
-    std::vector<SpecEntry> entries;
-    if (x.rank() > 0) entries.emplace_back("a");
-    if (x.rank() > 1) entries.emplace_back("b");
-    result.push_back(device_put(x, PartitionSpec(entries)));
-  }
-  return result;
-}
-
 TEST(FunctionsGolden, AreThoseOfJaxOnAnyMesh) {
   const Json golden = read_golden("functions.json");
   ASSERT_GE(golden["cases"].size(), 100U);
   for (const Json& c : golden["cases"]) {
     SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump());
+    const Function& function = function_of(c["name"]);
     Arrays inputs;
     for (const Json& input : c["inputs"]) inputs.push_back(array_of(input));
-    const Arrays found = evaluate(c, inputs);
-    Json wanted = c["outputs"];
-    if (c.contains("gradients"))
-      wanted.insert(wanted.end(), c["gradients"].begin(), c["gradients"].end());
+    const Arrays found = evaluate(function, c, inputs, DType::f32);
+    const Json wanted = wanted_of(c);
     ASSERT_EQ(found.size(), wanted.size());
     for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], wanted[i]);
 
     const use_mesh scope(make_mesh({{"a", 2}, {"b", 2}}));
-    const Arrays on_mesh = evaluate(c, placed(inputs));
+    const Arrays on_mesh = evaluate(function, c, placed(inputs), DType::f32);
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(array_equal(found[i], on_mesh[i]));
   }
 }

@@ -10,15 +10,10 @@
 
 #include <tessera/tessera.h>
 
-#include "tests/peers/golden.h"
+#include "tests/ops/golden_functions.h"
 
 namespace tessera {
 namespace {
-
-using Json = nlohmann::json;
-using Arrays = std::vector<Array>;
-using Function = std::function<Arrays(const Json& arguments, const Arrays& inputs)>;
-using Functions = std::map<std::string, Function>;
 
 Arrays list_of(const std::pair<Array, Array>& pair) { return {pair.first, pair.second}; }
 
@@ -109,57 +104,18 @@ void expect_near(const Array& found, const Json& wanted, double tolerance) {
   }
 }
 
-/// Results, then gradients of sum(result * cos(0, 1, 2, ..)) for all inputs.
-Arrays evaluate(const Json& c, const Arrays& inputs) {
-  const Function& function = function_of(c["name"]);
-  const Json& arguments = c["arguments"];
-  const auto run = jit([&](const Arrays& given) {
-    Arrays all = function(arguments, given);
-    if (!c.contains("gradients")) return all;
-    const auto loss = [&](const Arrays& in) {
-      Array total = zeros({}, in[0].dtype());
-      for (const Array& y : function(arguments, in)) {
-        total += sum(reshape(y, {-1}) * cos(astype(arange(y.size()), y.dtype())));
-      }
-      return total;
-    };
-    for (const Array& gradient : grad(loss)(given)) all.push_back(gradient);
-    return all;
-  });
-  return run(inputs);
-}
-
-/// Splits the batch and, where there is none, the rows.
-Arrays placed(const Arrays& inputs) {
-  Arrays result;
-  for (const Array& x : inputs) {
-    std::vector<SpecEntry> entries;
-    if (x.rank() > 0) entries.emplace_back("a");
-    if (x.rank() > 1) entries.emplace_back("b");
-    result.push_back(device_put(x, PartitionSpec(entries)));
-  }
-  return result;
-}
-
-Json wanted_of(const Json& c) {
-  Json wanted = c["outputs"];
-  if (c.contains("gradients")) {
-    wanted.insert(wanted.end(), c["gradients"].begin(), c["gradients"].end());
-  }
-  return wanted;
-}
-
 void check_case(const Json& c, DType dtype, double tolerance) {
   SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump() + " " + std::string(name(dtype)));
+  const Function& function = function_of(c["name"]);
   Arrays inputs;
   for (const Json& input : c["inputs"]) inputs.push_back(array_of(input, dtype));
-  const Arrays found = evaluate(c, inputs);
+  const Arrays found = evaluate(function, c, inputs, dtype);
   const Json wanted = wanted_of(c);
   ASSERT_EQ(found.size(), wanted.size());
   for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], wanted[i], tolerance);
 
   const use_mesh scope(make_mesh({{"a", 2}, {"b", 2}}));
-  const Arrays on_mesh = evaluate(c, placed(inputs));
+  const Arrays on_mesh = evaluate(function, c, placed(inputs), dtype);
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(array_equal(found[i], on_mesh[i]));
 }
 
