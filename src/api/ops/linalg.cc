@@ -6,7 +6,6 @@
 
 namespace tessera::linalg {
 
-using detail::Ints;
 using detail::public_op;
 using detail::public_ops;
 
@@ -35,14 +34,7 @@ Array square_matrices(const char* op, const Operand& x) {
   return v;
 }
 
-Array transposed(const Array& x) {
-  Ints permutation(static_cast<std::size_t>(x.rank()));
-  for (std::size_t i = 0; i < permutation.size(); ++i) {
-    permutation[i] = static_cast<std::int64_t>(i);
-  }
-  std::swap(permutation.end()[-1], permutation.end()[-2]);
-  return transpose(x, permutation);
-}
+Array transposed(const Array& x) { return swap_axes(x, -1, -2); }
 
 Array symmetric(const Array& a) { return (a + transposed(a)) * 0.5; }
 
@@ -100,10 +92,10 @@ Array rows_at(const Array& x, const Array& indices) {
   return take_along_axis(x, detail::broadcast(expand_dims(indices, -1), x.shape()), -2);
 }
 
-LuFactors factors_of(const Array& a) {
-  const std::vector<Array> factors = detail::emit_all("lu", {a}, {});
-  return {.packed = factors[0], .pivots = factors[1], .permutation = factors[2]};
+LuFactors factors_of(const std::vector<Array>& lu) {
+  return {.packed = lu[0], .pivots = lu[1], .permutation = lu[2]};
 }
+LuFactors factors_of(const Array& a) { return factors_of(detail::emit_all("lu", {a}, {})); }
 
 Array solve_factored(const LuFactors& factors, const Array& b) {
   const Array y = solve_with(factors.packed, rows_at(b, factors.permutation),

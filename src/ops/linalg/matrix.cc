@@ -200,6 +200,13 @@ ValueId triangular_solve(Builder& b, const TriangularAttributes& form, ValueId a
                 {a, y});
 }
 
+hlo::Value kept_where(hlo::Writer& w, const hlo::Value& x, std::string_view direction) {
+  const hlo::Value row = w.iota(x.type.rank() - 2, DType::i32, x.type.shape);
+  const hlo::Value col = w.iota(x.type.rank() - 1, DType::i32, x.type.shape);
+  const hlo::Value zeros = w.constant(0.0, x.type);
+  return w.select(w.compare(direction, col, row), x, zeros);
+}
+
 bool Dense::is_finite() const {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }

@@ -7,6 +7,7 @@
 
 #include "ops/record.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/writer.h"
 
 namespace tessera::ops {
 
@@ -68,6 +69,11 @@ struct TriangularAttributes {
   bool unit_diagonal = false;
 };
 ValueId triangular_solve(Builder& b, const TriangularAttributes& form, ValueId a, ValueId y);
+
+// --- StableHLO
+
+/// The elements [i, j] with `j DIRECTION i`; the others are zero.
+hlo::Value kept_where(hlo::Writer& w, const hlo::Value& x, std::string_view direction);
 
 // --- references
 

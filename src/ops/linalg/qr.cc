@@ -197,9 +197,7 @@ hlo::Values qr_form(hlo::FormContext& c) {
   const hlo::Value q = custom_call(c, "ProductOfElementaryHouseholderReflectors",
                                    {vectors, factors[1]}, {c.results[0]})[0];
   const hlo::Value above = c.w.slice_dim(factors[0], last_dim - 1, 0, k);
-  const hlo::Value row = c.w.iota(type.rank() - 2, DType::i32, above.type.shape);
-  const hlo::Value col = c.w.iota(type.rank() - 1, DType::i32, above.type.shape);
-  return {q, c.w.select(c.w.compare("ge", col, row), above, c.w.constant(0.0, above.type))};
+  return {q, kept_where(c.w, above, "ge")};
 }
 
 }  // namespace

@@ -44,10 +44,7 @@ hlo::Values cholesky_form(hlo::FormContext& c) {
   const Type& type = c.results[0];
   const hlo::Value l =
       c.w.op("stablehlo.cholesky " + c.x().name + ", lower = true : " + hlo::type_text(type), type);
-  const Shape& shape = type.shape;
-  const hlo::Value row = c.w.iota(type.rank() - 2, DType::i32, shape);
-  const hlo::Value col = c.w.iota(type.rank() - 1, DType::i32, shape);
-  return {c.w.select(c.w.compare("le", col, row), l, c.w.constant(0.0, type))};
+  return {kept_where(c.w, l, "le")};
 }
 
 // --- triangular_solve

@@ -53,4 +53,12 @@ bool is_finite(const T* data, std::int64_t count) {
   return true;
 }
 
+template <typename T>
+bool is_lower_triangle_finite(std::int64_t n, const T* a) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!is_finite(a + i * n, i + 1)) return false;
+  }
+  return true;
+}
+
 }  // namespace tessera::kernels

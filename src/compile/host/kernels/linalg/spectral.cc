@@ -27,8 +27,7 @@ bool is_flipped(const Line& vector) {
 
 template <typename T>
 void eigh(std::int64_t n, const T* a, T* eigenvalues, T* v) {
-  bool is_whole = true;
-  for (std::int64_t i = 0; i < n; ++i) is_whole = is_whole && is_finite(a + i * n, i + 1);
+  const bool is_whole = is_lower_triangle_finite(n, a);
   Eigen::SelfAdjointEigenSolver<Matrix<double>> solver(n);
   if (is_whole && n > 0) solver.compute(loaded(a, n, n).template cast<double>());
   if (!is_whole || (n > 0 && solver.info() != Eigen::Success)) {

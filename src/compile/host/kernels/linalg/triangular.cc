@@ -59,9 +59,7 @@ void factor_panel(Matrix<T>& a, std::int64_t first, std::int64_t end, std::int32
 
 template <typename T>
 void cholesky(std::int64_t n, const T* a, T* l) {
-  const TriangularForm lower{
-      .left_side = true, .lower = true, .transpose_a = false, .unit_diagonal = false};
-  if (!is_triangle_finite(lower, n, a)) return fill_with_nan(l, n * n);
+  if (!is_lower_triangle_finite(n, a)) return fill_with_nan(l, n * n);
   const Eigen::LLT<Matrix<T>> factors(loaded(a, n, n));
   if (factors.info() != Eigen::Success) return fill_with_nan(l, n * n);
   store(Matrix<T>(factors.matrixL()), l);
