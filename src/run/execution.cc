@@ -6,7 +6,9 @@ namespace tessera::run {
 
 namespace {
 
-std::size_t num_queues(const Executable& executable, int threads_per_group) {
+/// Groups are told apart if their threads are limited: one for tasks without a group, and one for
+/// each group of devices.
+std::size_t num_groups(const Executable& executable, int threads_per_group) {
   int last = -1;
   if (threads_per_group > 0) {
     for (const Instruction& instruction : executable.instructions) {
@@ -16,185 +18,164 @@ std::size_t num_queues(const Executable& executable, int threads_per_group) {
   return static_cast<std::size_t>(std::int64_t{last} + 2);
 }
 
-/// The order of the heap. Of equal levels, the task that comes later in the program goes later.
-bool goes_later(const ReadyTask& a, const ReadyTask& b) {
-  if (a.level != b.level) return a.level < b.level;
-  const std::uint32_t root_a = a.ref.frame->root_task(a.ref.task);
-  const std::uint32_t root_b = b.ref.frame->root_task(b.ref.task);
-  return root_a != root_b ? root_a > root_b : a.ref.task > b.ref.task;
-}
-
 }  // namespace
 
 Execution::Execution(Frame& root, const ExecutionOptions& options)
-    : root_(root),
-      threads_per_group_(options.threads_per_group),
-      queues_(num_queues(root.executable(), options.threads_per_group)) {
+    : root_(root), has_groups_(options.threads_per_group > 0) {
+  const int num_lists = has_groups_ ? 1 : std::max(options.num_threads, 1);
+  for (int i = 0; i < num_lists; ++i) {
+    lists_.emplace_back(num_groups(root.executable(), options.threads_per_group),
+                        options.threads_per_group);
+  }
   if (options.has_timeline) spans_.resize(root.executable().tasks.size());
-  start(root);
-  settle();
+  if (root.executable().tasks.empty()) root_is_over_ = true;
+  Ended ended;
+  start(root, 0, ended);
+  for (std::size_t i = 0; i < ended.size(); ++i) settle(ended[i], 0);
 }
 
-void Execution::Queue::add(const ReadyTask& task) {
-  ready.push_back(task);
-  std::push_heap(ready.begin(), ready.end(), goes_later);
+// --- taking parts
+
+std::optional<TakenPart> Execution::take_from(std::size_t list, int node) {
+  std::optional<TakenPart> taken = lists_[list].take(node);
+  if (!taken) return std::nullopt;
+  taken->list = list;
+  if (!spans_.empty()) note_start(taken->ref);
+  return taken;
 }
 
-/// Threads that run the task that has begun claim its parts meanwhile, so there may be none left.
-std::optional<TakenPart> Execution::Queue::take(int node) {
-  if (begun) {
-    const TaskRef ref = begun->ref;
-    const int part = ref.frame->claim_part(ref.task, node);
-    if (part != Frame::kNoPart) return TakenPart{ref, part, node, false};
-    begun.reset();
-  }
-  if (ready.empty()) return std::nullopt;
-  const ReadyTask first = ready.front();
-  std::pop_heap(ready.begin(), ready.end(), goes_later);
-  ready.pop_back();
-  if (first.ref.frame->num_parts(first.ref.task) == 1) return TakenPart{first.ref, 0, node, true};
-  begun = first;
-  return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task, node), node, true};
-}
-
-void Execution::Queue::give_up() {
-  if (begun) begun->ref.frame->stop_parts(begun->ref.task);
-  begun.reset();
-  ready.clear();
-}
-
-Execution::Queue& Execution::queue_of(TaskRef ref) {
-  if (ref.frame->executable().tasks[ref.task].communicates) return communication_;
-  if (queues_.size() == 1) return queues_[0];
-  const Executable& executable = root_.executable();
-  const Task& task = executable.tasks[ref.frame->root_task(ref.task)];
-  const std::int64_t group = executable.instructions[task.instruction].group;
-  return queues_[static_cast<std::size_t>(group + 1)];
-}
-
-bool Execution::may_take(const Queue& queue) const {
-  return !queue.is_empty() && (threads_per_group_ == 0 || queue.num_running < threads_per_group_);
-}
-
-std::size_t Execution::next_queue() const {
-  if (queues_.size() == 1) return may_take(queues_[0]) ? 0 : kNone;
-  std::size_t best = kNone;
-  std::uint32_t first = 0;
-  for (std::size_t i = 0; i < queues_.size(); ++i) {
-    if (!may_take(queues_[i])) continue;
-    const TaskRef& ref = queues_[i].next().ref;
-    const std::uint32_t task = ref.frame->root_task(ref.task);
-    if (best != kNone && task >= first) continue;
-    best = i;
-    first = task;
-  }
-  return best;
-}
-
-std::optional<TakenPart> Execution::take(int node) {
-  for (std::size_t i = next_queue(); i != kNone; i = next_queue()) {
-    const std::optional<TakenPart> taken = queues_[i].take(node);
-    if (!taken) continue;
-    note_taken(queues_[i], taken->ref);
-    return taken;
+std::optional<TakenPart> Execution::take(std::size_t thread, int node) {
+  const std::size_t count = lists_.size();
+  if (count == 1) return take_from(0, node);
+  thread_local std::size_t turn = 0;  // of the list with which this thread compares its own
+  const std::size_t own = thread % count;
+  const std::size_t other = (own + 1 + turn++ % (count - 1)) % count;
+  const std::size_t better = lists_[other].level() > lists_[own].level() ? other : own;
+  if (const auto taken = take_from(better, node)) return taken;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t list = (own + i) % count;
+    if (lists_[list].level() == ReadyTasks::kNothing) continue;
+    if (const auto taken = take_from(list, node)) return taken;
   }
   return std::nullopt;
 }
 
-void Execution::note_taken(Queue& queue, TaskRef ref) {
-  queue.num_running += 1;
-  num_running_ += 1;
-  if (!spans_.empty()) note_start(ref);
-}
-
 std::optional<TakenPart> Execution::take_communication() {
-  if (communication_.num_running > 0) return std::nullopt;
+  if (communication_.level() == ReadyTasks::kNothing) return std::nullopt;
+  if (is_communicating_.exchange(true)) return std::nullopt;
   const std::optional<TakenPart> taken = communication_.take(0);
-  if (taken) note_taken(communication_, taken->ref);
+  if (!taken) {
+    is_communicating_ = false;
+  } else if (!spans_.empty()) {
+    note_start(taken->ref);
+  }
   return taken;
 }
 
-void Execution::end_parts(TaskRef task) {
-  queue_of(task).num_running -= 1;
-  num_running_ -= 1;
+void Execution::end_parts(const TakenPart& taken) {
+  if (taken.ref.frame->executable().tasks[taken.ref.task].communicates) {
+    is_communicating_ = false;
+  } else {
+    lists_[taken.list].end_parts(taken);
+  }
 }
 
-void Execution::finish(TaskRef task) {
-  // The frame of the task may start over, and then its parts can be claimed again.
-  std::optional<ReadyTask>& begun = queue_of(task).begun;
-  if (begun && begun->ref.frame == task.frame && begun->ref.task == task.task) begun.reset();
-  ended_.push_back(task);
-  settle();
-}
-
-void Execution::give_up() {
-  for (Queue& queue : queues_) queue.give_up();
-  communication_.give_up();
+bool Execution::has_parts() const {
+  return std::any_of(lists_.begin(), lists_.end(),
+                     [](const ReadyTasks& list) { return list.level() != ReadyTasks::kNothing; });
 }
 
 std::int64_t Execution::num_ready_parts(std::int64_t most) const {
   std::int64_t count = 0;
-  for (const Queue& queue : queues_) {
-    if (!may_take(queue)) continue;
-    std::int64_t parts =
-        queue.begun ? queue.begun->ref.frame->num_unclaimed(queue.begun->ref.task) : 0;
-    for (std::size_t i = 0; i < queue.ready.size() && parts < most; ++i) {
-      parts += queue.ready[i].ref.frame->num_parts(queue.ready[i].ref.task);
-    }
-    if (threads_per_group_ > 0) {
-      parts = std::min<std::int64_t>(parts, threads_per_group_ - queue.num_running);
-    }
-    count += parts;
+  for (auto list = lists_.begin(); list != lists_.end() && count < most; ++list) {
+    count += list->num_parts(most);
   }
   return count;
 }
 
-/// Makes ready all tasks of a frame that have no predecessors.
-void Execution::start(Frame& frame) {
-  frame.reset();
-  const std::vector<Task>& tasks = frame.executable().tasks;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].num_predecessors == 0) arrive({&frame, static_cast<std::uint32_t>(i)});
+void Execution::fail(std::exception_ptr fault) noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (fault_ == nullptr) fault_ = std::move(fault);
   }
+  has_failed_.store(true, std::memory_order_release);
+  for (ReadyTasks& list : lists_) list.close();
+  communication_.close();
+}
+
+// --- tasks that end
+
+void Execution::finish(const TakenPart& taken, std::size_t thread) {
+  const TaskRef ref = taken.ref;
+  if (ref.frame->num_parts(ref.task) > 1) {
+    const bool communicates = ref.frame->executable().tasks[ref.task].communicates;
+    (communicates ? communication_ : lists_[taken.list]).end_task(taken);
+    ref.frame->arm(ref.task);
+  }
+  settle(ref, thread % lists_.size());
+}
+
+/// Releases the successors of a task that has ended, and continues the control task whose frame has
+/// ended with it. What ends thereby is settled in this loop and not by recursion, because the
+/// iterations of a body without kernels end one after the other in here.
+void Execution::settle(TaskRef ref, std::size_t list) {
+  Ended ended;  // besides `ref`; mostly empty
+  while (true) {
+    const auto [frame, task] = ref;
+    if (frame == &root_ && !spans_.empty()) note_end(ref);
+    const bool is_last = frame->end_task(task);
+    for (const std::uint32_t successor : frame->executable().tasks[task].successors) {
+      if (frame->release(successor)) arrive({frame, successor}, list, ended);
+    }
+    if (is_last && frame == &root_) root_is_over_.store(true, std::memory_order_release);
+    if (is_last && frame->loop() != nullptr) {
+      go_on(*frame->loop(), frame->loop()->next(), list, ended);
+    }
+    if (ended.empty()) return;
+    ref = ended.back();
+    ended.pop_back();
+  }
+}
+
+/// Makes ready all tasks of a frame that have no predecessors.
+void Execution::start(Frame& frame, std::size_t list, Ended& ended) {
+  frame.start();
+  for (const std::uint32_t task : frame.first_tasks()) arrive({&frame, task}, list, ended);
 }
 
 /// Called when all predecessors of the task have ended.
-void Execution::arrive(TaskRef ref) {
+void Execution::arrive(TaskRef ref, std::size_t list, Ended& ended) {
   if (ControlFrame* control = ref.frame->control(ref.task)) {
-    go_on(*control, control->begin());
+    go_on(*control, control->begin(), list, ended);
   } else if (ref.frame->num_parts(ref.task) == 0) {
-    ended_.push_back(ref);
+    ended.push_back(ref);
   } else {
-    queue_of(ref).add({ref, ref.frame->level(ref.task)});
+    const bool communicates = ref.frame->executable().tasks[ref.task].communicates;
+    ReadyTasks& tasks = communicates ? communication_ : lists_[list];
+    tasks.add({ref, ref.frame->level(ref.task), communicates ? 0 : group_of(ref)});
   }
 }
 
-void Execution::go_on(ControlFrame& control, Frame* next) {
+std::uint32_t Execution::group_of(TaskRef ref) const {
+  if (!has_groups_) return 0;
+  const Executable& executable = root_.executable();
+  const Task& task = executable.tasks[ref.frame->root_task(ref.task)];
+  return static_cast<std::uint32_t>(executable.instructions[task.instruction].group + 1);
+}
+
+void Execution::go_on(ControlFrame& control, Frame* next, std::size_t list, Ended& ended) {
   while (next != nullptr && next->executable().tasks.empty()) next = control.next();
   if (next == nullptr) {
-    ended_.push_back({&control.outer(), control.task()});
+    ended.push_back({&control.outer(), control.task()});
   } else {
-    start(*next);
+    start(*next, list, ended);
   }
 }
 
-/// Releases the successors of ended tasks, and continues control tasks whose frame has ended. It is
-/// a loop and not a recursion, because the iterations of a body without kernels end one after the
-/// other in here.
-void Execution::settle() {
-  while (!ended_.empty()) {
-    const auto [frame, task] = ended_.back();
-    ended_.pop_back();
-    if (frame == &root_ && !spans_.empty()) note_end({frame, task});
-    frame->end_task(task);
-    for (const std::uint32_t successor : frame->executable().tasks[task].successors) {
-      if (frame->release(successor)) arrive({frame, successor});
-    }
-    if (frame->is_over() && frame->loop() != nullptr) go_on(*frame->loop(), frame->loop()->next());
-  }
-}
+// --- the timeline
 
 void Execution::note_start(TaskRef ref) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   TaskSpan& span = spans_[ref.frame->root_task(ref.task)];
   if (span.has_started) return;
   span.has_started = true;
@@ -203,6 +184,7 @@ void Execution::note_start(TaskRef ref) {
 
 void Execution::note_end(TaskRef ref) {
   note_start(ref);  // for a task that ran no kernel
+  const std::lock_guard<std::mutex> lock(mutex_);
   TaskSpan& span = spans_[ref.task];
   span.has_ended = true;
   span.end = Clock::now();

@@ -1,34 +1,19 @@
 // Which tasks of an executable may run next.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <vector>
 
-#include "run/frame.h"
+#include "run/threads/ready_tasks.h"
 
 namespace tessera::run {
 
 using Clock = std::chrono::steady_clock;
-
-struct TaskRef {
-  Frame* frame;
-  std::uint32_t task;
-};
-
-/// A task with parts that no thread has taken yet.
-struct ReadyTask {
-  TaskRef ref;
-  std::int64_t level;  // of the task
-};
-
-struct TakenPart {
-  TaskRef ref;
-  int part;
-  int node;       // of the thread that has taken it
-  bool is_first;  // of its task that was taken
-};
 
 /// When a task of the outermost frame ran, including everything nested in it.
 struct TaskSpan {
@@ -39,88 +24,89 @@ struct TaskSpan {
 };
 
 struct ExecutionOptions {
+  int num_threads = 1;
   /// The most threads that may compute for one group of devices at the same time; 0: no limit.
   int threads_per_group = 0;
   bool has_timeline = false;
 };
 
-/// The state of one run of an executable; guarded by the mutex of the engine.
+/// The state of one run of an executable. Threads use it at the same time. A thread that computes
+/// says so by enter() and leave(); between them it takes a part, runs it, and reports that by
+/// end_parts() after finish().
+///
+/// Each thread keeps the tasks that it has made ready in a list of its own, because their inputs
+/// are in its caches. So that tasks are still taken in the order of their levels, or nearly, it
+/// compares its list with one other list before each task (as Rihani, Sanders, Dementiev 2015 do).
 class Execution {
  public:
   Execution(Frame& root, const ExecutionOptions& options);
 
-  bool is_over() const { return num_running_ == 0 && (root_.is_over() || fault != nullptr); }
-  /// Takes the next part, if one may run now. A task that has begun goes first, because others wait
-  /// for its end; after it the task with the highest level. If the threads of groups are limited,
-  /// the group is chosen first: the one whose next task comes first in the program. `node` is that
-  /// of the thread, whose parts go first.
-  std::optional<TakenPart> take(int node = 0);
-  /// Takes the next task that communicates, unless one is running: take() leaves these out.
+  void enter() { num_inside_.fetch_add(1, std::memory_order_acq_rel); }
+  /// True if the execution is over. Then nobody will take a part of it any more.
+  bool leave() { return num_inside_.fetch_sub(1, std::memory_order_acq_rel) == 1 && has_ended(); }
+  /// How many threads are between enter() and leave().
+  int num_inside() const { return num_inside_.load(std::memory_order_acquire); }
+  /// Whether all tasks have run, or one has failed. Other threads may still run parts.
+  bool has_ended() const { return root_is_over_.load(std::memory_order_acquire) || has_failed(); }
+  bool is_over() const { return has_ended() && num_inside() == 0; }
+
+  /// Takes a part that may run now, if the thread finds one (ReadyTasks::take). `thread` is its
+  /// number, `node` its NUMA node. Tasks that communicate are left out.
+  std::optional<TakenPart> take(std::size_t thread = 0, int node = 0);
+  /// Takes the next task that communicates, unless one is running.
   std::optional<TakenPart> take_communication();
   bool has_communication() const {
-    return communication_.num_running == 0 && !communication_.is_empty();
+    return communication_.level() != ReadyTasks::kNothing && !is_communicating_;
   }
-  /// Whether a part is running, of a task that communicates or not.
-  bool is_running() const { return num_running_ > 0; }
-  int num_running() const { return num_running_; }
-  /// Reports that the part that was taken, and others of its task, have run.
-  void end_parts(TaskRef task);
   /// Makes the successors of the task ready, when all its parts have ended.
-  void finish(TaskRef task);
+  void finish(const TakenPart& taken, std::size_t thread = 0);
+  /// Reports that the part that was taken, and others of its task, have run.
+  void end_parts(const TakenPart& taken);
+  /// Whether take() may find something.
+  bool has_parts() const;
   /// How many parts take() can take now, at most about `most`.
   std::int64_t num_ready_parts(std::int64_t most) const;
-  /// No more parts run.
-  void give_up();
-  /// Calls `work`. The first exception becomes the fault of the execution.
+
+  /// No more parts run. The first exception is the fault of the execution.
+  void fail(std::exception_ptr fault) noexcept;
+  bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+  /// nullptr if there is none. Call this when the execution is over.
+  std::exception_ptr fault() const { return fault_; }
+  /// Calls `work`. An exception is a fault of the execution.
   template <typename Work>
   void attempt(const Work& work) noexcept {
     try {
       work();
     } catch (...) {
-      if (fault == nullptr) fault = std::current_exception();
+      fail(std::current_exception());
     }
   }
 
   /// Per task of the outermost frame; empty without a timeline.
   const std::vector<TaskSpan>& spans() const { return spans_; }
 
-  std::exception_ptr fault = nullptr;
-
  private:
-  static constexpr std::size_t kNone = ~std::size_t{0};
-  struct Queue {
-    /// A task of which not all parts had been taken when the mutex was last held.
-    std::optional<ReadyTask> begun;
-    std::vector<ReadyTask> ready;  // tasks of which no part has been taken; a heap
-    int num_running = 0;           // threads
+  using Ended = std::vector<TaskRef>;
 
-    bool is_empty() const { return !has_begun() && ready.empty(); }
-    const ReadyTask& next() const { return has_begun() ? *begun : ready.front(); }
-    void add(const ReadyTask& task);
-    std::optional<TakenPart> take(int node);
-    void give_up();
-
-   private:
-    bool has_begun() const { return begun && begun->ref.frame->num_unclaimed(begun->ref.task) > 0; }
-  };
-
-  Queue& queue_of(TaskRef ref);
-  bool may_take(const Queue& queue) const;
-  std::size_t next_queue() const;
-  void start(Frame& frame);
-  void arrive(TaskRef ref);
-  void go_on(ControlFrame& control, Frame* next);
-  void settle();
-  void note_taken(Queue& queue, TaskRef ref);
+  std::optional<TakenPart> take_from(std::size_t list, int node);
+  std::uint32_t group_of(TaskRef ref) const;
+  void settle(TaskRef ref, std::size_t list);
+  void start(Frame& frame, std::size_t list, Ended& ended);
+  void arrive(TaskRef ref, std::size_t list, Ended& ended);
+  void go_on(ControlFrame& control, Frame* next, std::size_t list, Ended& ended);
   void note_start(TaskRef ref);
   void note_end(TaskRef ref);
 
   Frame& root_;
-  int threads_per_group_;
-  std::vector<Queue> queues_;  // one; or one for tasks without a group and one per group
-  Queue communication_;        // of tasks that communicate, whatever their group
-  int num_running_ = 0;
-  std::vector<TaskRef> ended_;  // tasks whose successors have not been released yet
+  const bool has_groups_;
+  std::deque<ReadyTasks> lists_;  // per thread; one if the threads of groups are limited
+  ReadyTasks communication_;      // tasks that communicate, whatever their group
+  std::atomic<bool> is_communicating_ = false;
+  std::atomic<int> num_inside_ = 0;
+  std::atomic<bool> root_is_over_ = false;
+  std::atomic<bool> has_failed_ = false;
+  std::mutex mutex_;  // for fault_ and spans_
+  std::exception_ptr fault_;
   std::vector<TaskSpan> spans_;
 };
 

@@ -27,10 +27,10 @@ struct Program {
     frame = std::make_unique<Frame>(graph.executable, Binding(), nullptr);
     execution = std::make_unique<Execution>(*frame, ExecutionOptions());
   }
-  TaskRef take() { return execution->take().value().ref; }
-  void end(TaskRef ref) {
-    execution->end_parts(ref);
-    if (frame->end_parts(ref.task, 1)) execution->finish(ref);
+  TakenPart take() { return execution->take().value(); }
+  void end(const TakenPart& taken) {
+    if (frame->end_parts(taken.ref.task, 1)) execution->finish(taken);
+    execution->end_parts(taken);
   }
 };
 
@@ -43,8 +43,8 @@ TEST(Execution, TheLongestWayToTheEndGoesFirst) {
   const std::uint32_t late = p.task(6, 1, {high});
   p.start();
   for (const std::uint32_t expected : {high, late, first_of_equals, second_of_equals, low}) {
-    const TaskRef taken = p.take();
-    EXPECT_EQ(taken.task, expected);
+    const TakenPart taken = p.take();
+    EXPECT_EQ(taken.ref.task, expected);
     p.end(taken);
   }
   EXPECT_TRUE(p.execution->is_over());
@@ -56,13 +56,13 @@ TEST(Execution, WhatHasBegunGoesBeforeAnythingElse) {
   const std::uint32_t begun = p.task(2, 3);
   const std::uint32_t urgent = p.task(8, 1, {short_one});
   p.start();
-  const TaskRef first = p.take();
-  EXPECT_EQ(first.task, short_one);
-  EXPECT_EQ(p.take().task, begun);
+  const TakenPart first = p.take();
+  EXPECT_EQ(first.ref.task, short_one);
+  EXPECT_EQ(p.take().ref.task, begun);
   p.end(first);
-  EXPECT_EQ(p.take().task, begun);
-  EXPECT_EQ(p.take().task, begun);
-  EXPECT_EQ(p.take().task, urgent);
+  EXPECT_EQ(p.take().ref.task, begun);
+  EXPECT_EQ(p.take().ref.task, begun);
+  EXPECT_EQ(p.take().ref.task, urgent);
   EXPECT_FALSE(p.execution->take());
 }
 

@@ -32,7 +32,10 @@ Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame*
       root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
       level_behind_(loop == nullptr ? 0 : loop->outer().level(loop->task())),
       arena_number_(binding.arena),
-      next_part_(executable.tasks.size() * static_cast<std::size_t>(num_nodes)) {
+      num_pending_(executable.tasks.size()),
+      next_part_(executable.tasks.size() * static_cast<std::size_t>(num_nodes)),
+      parts_left_(executable.tasks.size()),
+      last_run_(executable.instructions.size()) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);
   num_parts_.reserve(count);
@@ -46,6 +49,9 @@ Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame*
     require((task.kernel != nullptr) != (task.control != nullptr),
             "a task has either a kernel or a control");
     num_parts_.push_back(task.kernel == nullptr ? 0 : task.kernel->num_parts());
+    arm(id);
+    num_pending_[id] = task.num_predecessors;
+    if (task.num_predecessors == 0) first_tasks_.push_back(id);
     if (task.control != nullptr) {
       controls_[id] = std::make_unique<ControlFrame>(*task.control, *this, id);
     }
@@ -75,27 +81,18 @@ void Frame::move(std::span<std::byte* const> outer, std::int64_t step, std::int6
   for (std::uint32_t i : moving_) buffers_[i] = sources_[i].find(outer, step, slice);
 }
 
-void Frame::reset() {
-  const std::vector<Task>& tasks = executable_.tasks;
-  num_pending_.resize(tasks.size());
-  for (std::size_t i = 0; i < tasks.size(); ++i) num_pending_[i] = tasks[i].num_predecessors;
-  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
-    for (int node = 0; node < num_nodes_; ++node) {
-      next_part_[counter(i, node)].store(node == 0 ? 0 : end_of_parts(i, node - 1),
-                                         std::memory_order_relaxed);
-    }
-  }
-  parts_left_ = num_parts_;
-  has_started_.assign(executable_.instructions.size(), false);
-  tasks_left_ = tasks.size();
+void Frame::start() {
+  tasks_left_.store(executable_.tasks.size(), std::memory_order_relaxed);
   num_runs_ += 1;
-  poison_ = Poison(executable_, arena_);
+  poison_.start(executable_, arena_);
 }
 
-bool Frame::start_instruction(std::uint32_t instruction) {
-  const bool is_first = !has_started_[instruction];
-  has_started_[instruction] = true;
-  return is_first;
+void Frame::arm(std::uint32_t task) {
+  for (int node = 0; node < num_nodes_; ++node) {
+    next_part_[counter(task, node)].store(node == 0 ? 0 : end_of_parts(task, node - 1),
+                                          std::memory_order_relaxed);
+  }
+  parts_left_[task].store(num_parts_[task], std::memory_order_relaxed);
 }
 
 // --- control

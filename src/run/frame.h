@@ -12,8 +12,8 @@ namespace tessera::run {
 
 class ControlFrame;
 
-/// The state of one executable. The engine's mutex guards all of it except claim_part(), and
-/// buffers(), which change only while no task of the frame runs.
+/// The state of one executable. Threads that run its tasks use it without a mutex: what they count
+/// is atomic, and what else changes is changed by start(), bind() and move(), while no task runs.
 class Frame {
  public:
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
@@ -28,8 +28,9 @@ class Frame {
   void bind(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice);
   /// Updates the pointers that depend on the step or the slice.
   void move(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice);
-  /// Starts over: all tasks wait for their predecessors again.
-  void reset();
+  /// Begins a run, in which all tasks wait for their predecessors. Tasks of an earlier run must
+  /// have been armed again.
+  void start();
 
   const Executable& executable() const { return executable_; }
   ControlFrame* loop() const { return loop_; }
@@ -43,17 +44,22 @@ class Frame {
   /// nullptr for a task with a kernel.
   ControlFrame* control(std::uint32_t task) const { return controls_[task].get(); }
   int num_parts(std::uint32_t task) const { return num_parts_[task]; }
-  bool is_over() const { return tasks_left_ == 0; }
+  /// Tasks without predecessors.
+  std::span<const std::uint32_t> first_tasks() const { return first_tasks_; }
   /// How many times the frame has been started.
   std::uint32_t num_runs() const { return num_runs_; }
 
   /// Reports that a predecessor has ended; true when none is left.
-  bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
+  bool release(std::uint32_t task) {
+    const std::uint32_t all = executable_.tasks[task].num_predecessors;
+    if (all == 1) return true;
+    if (num_pending_[task].fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
+    num_pending_[task].store(all, std::memory_order_relaxed);  // for the next run
+    return true;
+  }
   /// The number of a part that no thread has taken yet, or kNoPart. The parts of a task are dealt
   /// out to the nodes in equal ranges, because neighbouring parts of one task after the other read
-  /// and write the same memory. A node whose parts have all been taken takes those of others. A
-  /// thread that has not reported the end of its last part of the task may call this without the
-  /// mutex.
+  /// and write the same memory. A node whose parts have all been taken takes those of others.
   int claim_part(std::uint32_t task, int node = 0) {
     for (int i = 0; i < num_nodes_; ++i) {
       const int other = node + i < num_nodes_ ? node + i : node + i - num_nodes_;
@@ -79,14 +85,23 @@ class Frame {
   }
   int num_nodes() const { return num_nodes_; }
   /// Reports that parts have ended; true when none is left.
-  bool end_parts(std::uint32_t task, int count) { return (parts_left_[task] -= count) == 0; }
-  /// Call this before the successors of the task may start.
-  void end_task(std::uint32_t task) {
+  bool end_parts(std::uint32_t task, int count) {
+    if (num_parts_[task] == 1) return count == 1;
+    return parts_left_[task].fetch_sub(count, std::memory_order_acq_rel) == count;
+  }
+  /// Makes a task with several parts as it was before the run. Call this when all its parts have
+  /// ended and no thread can claim any.
+  void arm(std::uint32_t task);
+  /// Call this before the successors of the task may start. True if it was the last task of the
+  /// run, which then has no successors.
+  bool end_task(std::uint32_t task) {
     poison_.task_ended(task);
-    --tasks_left_;
+    return tasks_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
   /// True the first time that it is called for the instruction in a run.
-  bool start_instruction(std::uint32_t instruction);
+  bool start_instruction(std::uint32_t instruction) {
+    return last_run_[instruction].exchange(num_runs_, std::memory_order_relaxed) != num_runs_;
+  }
 
  private:
   /// How to compute a pointer: the start of buffer `even` or `odd`, plus `stride` bytes per slice,
@@ -126,11 +141,12 @@ class Frame {
   std::vector<std::uint32_t> first_;   // per task: its first buffer, and the total at the end
   std::vector<int> num_parts_;         // per task
   std::vector<std::unique_ptr<ControlFrame>> controls_;  // per task
-  std::vector<std::uint32_t> num_pending_;   // per task: predecessors that have not ended
-  std::vector<std::atomic<int>> next_part_;  // per task and node; claimed without the mutex
-  std::vector<int> parts_left_;              // per task
-  std::vector<bool> has_started_;            // per instruction
-  std::size_t tasks_left_ = 0;
+  std::vector<std::uint32_t> first_tasks_;
+  std::vector<std::atomic<std::uint32_t>> num_pending_;  // per task: predecessors still to end
+  std::vector<std::atomic<int>> next_part_;              // per task and node
+  std::vector<std::atomic<int>> parts_left_;             // per task
+  std::vector<std::atomic<std::uint32_t>> last_run_;     // per instruction: in which it started
+  std::atomic<std::size_t> tasks_left_ = 0;
   std::uint32_t num_runs_ = 0;
 };
 

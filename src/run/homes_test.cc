@@ -31,13 +31,13 @@ std::vector<int> all_claimed(Frame& frame, int node) {
 TEST(Parts, OfTheNodeGoFirst) {
   const Graph graph = one_task(10);
   Frame frame(graph.executable, Binding(), nullptr, 3);
-  frame.reset();
+  frame.start();
   EXPECT_EQ(frame.num_unclaimed(0), 10);
   EXPECT_EQ(frame.claim_part(0, 2), 6);
   EXPECT_EQ(frame.num_unclaimed(0), 9);
   EXPECT_EQ(all_claimed(frame, 1), (std::vector<int>{3, 4, 5, 7, 8, 9, 0, 1, 2}));
   EXPECT_EQ(frame.num_unclaimed(0), 0);
-  frame.reset();
+  frame.arm(0);
   EXPECT_EQ(frame.num_unclaimed(0), 10);
   EXPECT_EQ(frame.claim_part(0, 0), 0);
   frame.stop_parts(0);
@@ -48,7 +48,7 @@ TEST(Parts, FewerThanNodes) {
   const Graph graph = one_task(2);
   for (int node = 0; node < 3; ++node) {
     Frame frame(graph.executable, Binding(), nullptr, 3);
-    frame.reset();
+    frame.start();
     EXPECT_EQ(all_claimed(frame, node).size(), 2U);
   }
 }
@@ -57,7 +57,7 @@ TEST(Parts, AreClaimedOnceByThreadsOfSeveralNodes) {
   constexpr int kParts = 10007;
   const Graph graph = one_task(kParts);
   Frame frame(graph.executable, Binding(), nullptr, 3);
-  frame.reset();
+  frame.start();
   std::vector<std::atomic<int>> times(kParts);
   std::vector<std::thread> threads;
   for (int node : {0, 1, 2, 1}) {

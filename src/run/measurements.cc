@@ -5,12 +5,21 @@
 
 namespace tessera::run {
 
-void Measurements::count(ExecutionNotes& notes, TaskRef ref) {
-  const Executable& executable = ref.frame->executable();
-  const std::uint32_t number = executable.tasks[ref.task].instruction;
-  if (!ref.frame->start_instruction(number)) return;
-  if (is_profiling_) notes.timed[&executable.instructions[number]].count += 1;
-  count_collectives(executable.instructions[number]);
+void Measurements::count_instruction(ExecutionNotes& notes, const Executable& executable,
+                                     std::uint32_t instruction) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_profiling_) notes.timed[&executable.instructions[instruction]].count += 1;
+  count_collectives(executable.instructions[instruction]);
+}
+
+CollectiveCounts Measurements::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counts_;
+}
+
+void Measurements::reset_counts() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  counts_.clear();
 }
 
 /// Control tasks run no kernel themselves, so count() is never called for them. Their collectives,
@@ -31,6 +40,7 @@ void Measurements::count_collectives(const Instruction& instruction) {
 }
 
 void Measurements::count_alone(const Executable& executable) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<bool> is_counted(executable.instructions.size(), false);
   for (const Task& task : executable.tasks) {
     if (is_counted[task.instruction] || task.kernel->num_parts() == 0) continue;
@@ -41,6 +51,7 @@ void Measurements::count_alone(const Executable& executable) {
 
 void Measurements::add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
                        Clock::time_point end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (is_profiling_) {
     const Executable& executable = ref.frame->executable();
     const Task& task = executable.tasks[ref.task];
@@ -91,9 +102,10 @@ void Measurements::keep_timeline(const Executable& executable, const std::vector
 void Measurements::end(ExecutionNotes& notes, const Executable& executable,
                        Execution& execution) noexcept {
   execution.attempt([&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
     keep_times(notes);
     if (is_traced()) recorder_.end(notes.record);
-    if (execution.fault == nullptr) count_transfers(executable);
+    if (!execution.has_failed()) count_transfers(executable);
     if (has_timeline_) keep_timeline(executable, execution.spans());
   });
 }

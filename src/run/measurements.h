@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "run/engine.h"
@@ -16,7 +17,8 @@ struct ExecutionNotes {
   ExecutionRecord record;
 };
 
-/// Guarded by the mutex of the engine.
+/// Threads that run executions count and add at the same time. What is measured changes only while
+/// nothing runs.
 class Measurements {
  public:
   bool times_regions() const { return is_profiling_; }
@@ -33,7 +35,12 @@ class Measurements {
   }
   /// Counts the instruction of a task of which a part starts, once per execution of the
   /// instruction.
-  void count(ExecutionNotes& notes, TaskRef ref);
+  void count(ExecutionNotes& notes, TaskRef ref) {
+    const Executable& executable = ref.frame->executable();
+    const std::uint32_t number = executable.tasks[ref.task].instruction;
+    if (!is_profiling_ && executable.instructions[number].collectives.empty()) return;
+    if (ref.frame->start_instruction(number)) count_instruction(notes, executable, number);
+  }
   void add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
            Clock::time_point end);
   /// Counts the collectives of an execution of which nothing else is noted.
@@ -42,8 +49,8 @@ class Measurements {
   /// that is a fault of the execution.
   void end(ExecutionNotes& notes, const Executable& executable, Execution& execution) noexcept;
 
-  const CollectiveCounts& counts() const { return counts_; }
-  void reset_counts() { counts_.clear(); }
+  CollectiveCounts counts() const;
+  void reset_counts();
   // As in Engine.
   void start_profile();
   std::vector<RegionTime> stop_profile();
@@ -53,11 +60,14 @@ class Measurements {
   EngineTrace stop_trace() { return recorder_.stop(); }
 
  private:
+  void count_instruction(ExecutionNotes& notes, const Executable& executable,
+                         std::uint32_t instruction);
   void count_transfers(const Executable& executable);
   void count_collectives(const Instruction& instruction);
   void keep_times(const ExecutionNotes& notes);
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
 
+  mutable std::mutex mutex_;  // for what is measured, and the notes of executions
   CollectiveCounts counts_;
   bool is_profiling_ = false;
   std::vector<RegionTime> profile_;

@@ -1,6 +1,7 @@
 // What the engine records while it is traced.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -83,7 +84,7 @@ class ExecutionRecord {
   std::map<const Frame*, std::uint32_t> sites_;
 };
 
-/// Guarded by the mutex of the engine.
+/// Guarded by the mutex of Measurements.
 class Recorder {
  public:
   void start();
@@ -106,7 +107,7 @@ class Recorder {
  private:
   static std::uint32_t site_of(const Frame& frame, ExecutionRecord& record);
 
-  bool is_on_ = false;
+  std::atomic<bool> is_on_ = false;
   std::size_t parts_left_ = 0;
   EngineTrace trace_;
 };

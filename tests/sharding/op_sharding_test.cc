@@ -10,6 +10,7 @@
 #include "ops/emit.h"
 #include "ops/ops.h"
 #include "partition/moves.h"
+#include "run/executable.h"
 #include "tests/fuzz/run_sharded.h"
 #include "tests/ops/conformance.h"
 
@@ -22,9 +23,10 @@ using ir::ValueId;
 using testing::Arrays;
 using testing::Case;
 
-/// Choices of shardings per sample and mesh; all of them if there are fewer.
-constexpr std::size_t kMaxChoices = 80;
-constexpr std::size_t kMaxDerivativeChoices = 15;
+/// Choices of shardings per sample and mesh; all of them if there are fewer. Builds with
+/// sanitizers, which take ten times as long, try some of them.
+constexpr std::size_t kMaxChoices = run::kIsPoisoned ? 8 : 80;
+constexpr std::size_t kMaxDerivativeChoices = run::kIsPoisoned ? 2 : 15;
 
 std::vector<Mesh> meshes() {
   return {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"x", 3}}), make_mesh({{"x", 8}})};

@@ -2,129 +2,133 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
+
+#include "run/threads/spin.h"
 
 namespace tessera::run {
 
-namespace {
-
-/// Tells the core that this is a spin loop, so that its other hardware thread can run faster.
-void pause() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
+void IdleThreads::set_limit(int limit) {
+  const auto lock = lock_by_spinning(mutex_);
+  limit_ = limit;
 }
 
-}  // namespace
+void IdleThreads::add_worker() {
+  const auto lock = lock_by_spinning(mutex_);
+  num_threads_ += 1;
+}
 
 void IdleThreads::add_caller() {
+  const auto lock = lock_by_spinning(mutex_);
   num_threads_ += 1;
   num_callers_ += 1;
 }
 
 void IdleThreads::remove_caller() {
+  const auto lock = lock_by_spinning(mutex_);
   num_threads_ -= 1;
   num_callers_ -= 1;
 }
 
-void IdleThreads::wake(Caller& caller) {
-  caller.is_woken = true;
-  wakes_callers_ = true;
+bool IdleThreads::has_too_many() const {
+  const auto lock = lock_by_spinning(mutex_);
+  return num_awake() > limit_;
 }
 
 void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
-  news_.fetch_add(1, std::memory_order_release);
-  // Threads that have been woken wake others in turn, so that no thread wakes all of them.
-  const int most = std::min(std::min(num_cores_, limit_) - num_awake(), std::max(num_awake(), 1));
+  news_.fetch_add(1);
+  if (num_asleep_.load() == 0 && !caller.is_asleep.load()) return;
   // Threads that spin or are awake may work for other callers.
-  const bool is_sure = num_callers_ == 1;
-  if (is_sure) num_helpers = std::min<std::int64_t>(num_helpers - num_spinning_, most);
-  if (num_helpers > 0 && caller.is_asleep && !caller.is_woken) {
-    wake(caller);
+  const bool is_sure = num_callers_.load(std::memory_order_relaxed) == 1;
+  if (is_sure) num_helpers -= num_spinning_.load(std::memory_order_relaxed);
+  if (num_helpers <= 0) return;
+  auto lock = lock_by_spinning(mutex_);
+  // Threads that have been woken wake others in turn, so that no thread wakes all of them.
+  const std::int64_t most =
+      std::min(std::min(num_cores_, limit_) - num_awake(), std::max(num_awake(), 1));
+  if (is_sure) num_helpers = std::min(num_helpers, most);
+  const bool wakes_caller = num_helpers > 0 && caller.is_asleep && !caller.is_woken;
+  if (wakes_caller) {
+    caller.is_woken = true;
     num_helpers -= 1;
   }
-  num_helpers = std::min<std::int64_t>(num_helpers, most);
+  num_helpers = std::min(num_helpers, most);
   const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep_));
   num_asleep_ -= count;
   num_woken_ += count;
-  num_to_wake_ += count;
-}
-
-void IdleThreads::announce_end(Caller& caller) {
-  news_.fetch_add(1, std::memory_order_release);
-  if (caller.is_asleep) wake(caller);
-}
-
-void IdleThreads::unlock(std::unique_lock<std::mutex>& lock) {
-  const bool wakes_callers = std::exchange(wakes_callers_, false);
-  const int count = std::exchange(num_to_wake_, 0);
-  lock.unlock();
-  if (wakes_callers) wake_callers_.notify_all();
+  lock.unlock();  // those that wake need it
+  if (wakes_caller) wake_callers_.notify_all();
   for (int i = 0; i < count; ++i) wake_.notify_one();
 }
 
-void IdleThreads::lock(std::unique_lock<std::mutex>& lock) {
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (lock.try_lock()) return;
-    pause();
+void IdleThreads::announce_end(Caller& caller) {
+  news_.fetch_add(1);
+  if (!caller.is_asleep.load()) return;
+  {
+    const auto lock = lock_by_spinning(mutex_);
+    if (!caller.is_asleep) return;
+    caller.is_woken = true;
   }
-  lock.lock();
+  wake_callers_.notify_all();
 }
 
-void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, Caller* caller) {
+std::uint64_t IdleThreads::look() {
+  num_idle_.fetch_add(1);
+  return news_.load();
+}
+
+void IdleThreads::wait(std::uint64_t seen, Caller* caller) {
   // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
   // tasks, and waking others also costs the thread that does it.
   using Clock = std::chrono::steady_clock;
   constexpr auto kLongestLook = std::chrono::microseconds(50);
   constexpr int kLooks = 64;  // between two readings of the clock
-  const std::uint64_t seen = news_.load(std::memory_order_acquire);
   const auto is_new = [&] { return news_.load(std::memory_order_acquire) != seen; };
-  num_idle_ += 1;
-  if (num_spinning_ + 1 < num_cores_) {
-    num_spinning_ += 1;
-    unlock(lock);
+  if (num_spinning_.fetch_add(1) + 1 < num_cores_) {
     const Clock::time_point start = Clock::now();
     do {
-      for (int i = 0; i < kLooks && !is_new(); ++i) pause();
+      for (int i = 0; i < kLooks && !is_new(); ++i) pause_core();
     } while (!is_new() && Clock::now() - start < kLongestLook);
-    IdleThreads::lock(lock);
-    num_spinning_ -= 1;
   }
-  num_idle_ -= 1;
-  if (!is_new()) sleep(lock, caller);
+  num_spinning_.fetch_sub(1);
+  if (is_new()) return found_work();
+  sleep(seen, caller);
 }
 
-void IdleThreads::sleep(std::unique_lock<std::mutex>& lock, Caller* caller) {
-  if (std::exchange(wakes_callers_, false)) wake_callers_.notify_all();
-  for (; num_to_wake_ > 0; --num_to_wake_) wake_.notify_one();
-  num_idle_ += 1;
+/// Who announces news changes news_ before it looks for threads that sleep.
+void IdleThreads::sleep(std::uint64_t seen, Caller* caller) {
+  auto lock = lock_by_spinning(mutex_);
   if (caller != nullptr) {
     caller->is_asleep = true;
     num_callers_asleep_ += 1;
-    wake_callers_.wait(lock, [&] { return caller->is_woken; });
+    if (news_.load() == seen) wake_callers_.wait(lock, [&] { return caller->is_woken; });
     num_callers_asleep_ -= 1;
-    *caller = {};
+    caller->is_asleep = false;
+    caller->is_woken = false;
   } else {
     num_asleep_ += 1;
-    wake_.wait(lock, [&] { return num_woken_ > 0 || is_stopping_; });
-    num_woken_ -= 1;
+    if (news_.load() == seen && !is_stopping()) {
+      wake_.wait(lock, [&] { return num_woken_ > 0 || is_stopping(); });
+      num_woken_ -= 1;
+    } else {
+      num_asleep_ -= 1;
+    }
   }
-  num_idle_ -= 1;
+  found_work();
 }
 
 void IdleThreads::stop() {
-  is_stopping_ = true;
-  news_.fetch_add(1, std::memory_order_release);
+  {
+    const auto lock = lock_by_spinning(mutex_);
+    is_stopping_.store(true, std::memory_order_release);
+  }
+  news_.fetch_add(1);
   wake_.notify_all();
 }
 
 void IdleThreads::remove_threads() {
   is_stopping_ = false;
   num_threads_ = 0;
-  num_idle_ = num_asleep_ = num_woken_ = num_to_wake_ = 0;
+  num_idle_ = num_asleep_ = num_woken_ = 0;
 }
 
 }  // namespace tessera::run

@@ -8,68 +8,68 @@
 
 namespace tessera::run {
 
-/// Guarded by the mutex of the engine, which must be released with unlock(). There are workers, and
-/// callers: the threads that called Engine::execute(), each of which sleeps only during its own
-/// execution.
+/// There are workers, and callers: the threads that called Engine::execute(), each of which sleeps
+/// only during its own execution.
+///
+/// A thread that finds no work calls look(), looks again, and then calls found_work(), wait() or
+/// sleep(). Who makes work calls is_empty() after it, and then announce(). So one of them sees the
+/// other, and no lock is taken where all threads are busy.
 class IdleThreads {
  public:
   struct Caller {
-    bool is_asleep = false;
-    bool is_woken = false;  // when the mutex is released next
+    std::atomic<bool> is_asleep = false;
+    bool is_woken = false;
   };
 
   /// No more threads are woken than there are cores: they would only take time from each other.
   explicit IdleThreads(int num_cores) : num_cores_(num_cores), limit_(num_cores) {}
 
   /// How many threads may compute.
-  void set_limit(int limit) { limit_ = limit; }
-  void add_worker() { num_threads_ += 1; }
+  void set_limit(int limit);
+  void add_worker();
   void add_caller();
   void remove_caller();
-  bool is_empty() const { return num_idle_ == 0; }
+  bool is_empty() const { return num_idle_.load() == 0; }
   /// Whether a worker should sleep, because callers compute in its place.
-  bool has_too_many() const { return num_awake() > limit_; }
+  bool has_too_many() const;
 
   /// Tells threads that spin to look for work in the execution of this caller. If they are too few
   /// to help, others are woken.
   void announce(std::int64_t num_helpers, Caller& caller);
   /// Tells the caller, and threads that spin, that its execution is over.
   void announce_end(Caller& caller);
-  /// Releases the mutex, and then wakes threads, because they need it first.
-  void unlock(std::unique_lock<std::mutex>& lock);
-  /// Locks the mutex. It is held so briefly that it pays to spin for it.
-  static void lock(std::unique_lock<std::mutex>& lock);
 
-  /// Returns when there may be work. The mutex is released meanwhile. `caller`: nullptr for a
-  /// worker.
-  void wait_for_news(std::unique_lock<std::mutex>& lock, Caller* caller);
+  /// Returns what to wait for: news that come later.
+  std::uint64_t look();
+  void found_work() { num_idle_.fetch_sub(1); }
+  /// Returns when there may be work. `caller`: nullptr for a worker.
+  void wait(std::uint64_t seen, Caller* caller);
   /// The same, without spinning.
-  void sleep(std::unique_lock<std::mutex>& lock, Caller* caller);
+  void sleep(std::uint64_t seen, Caller* caller);
 
   /// From now on no thread sleeps, until remove_threads().
   void stop();
-  bool is_stopping() const { return is_stopping_; }
+  bool is_stopping() const { return is_stopping_.load(std::memory_order_acquire); }
   /// Call this when all workers have ended and there is no caller.
   void remove_threads();
 
  private:
   int num_awake() const { return num_threads_ - num_asleep_ - num_callers_asleep_; }
-  void wake(Caller& caller);
 
   const int num_cores_;
-  int limit_;
-  std::condition_variable wake_, wake_callers_;
   std::atomic<std::uint64_t> news_{0};  // changes whenever idle threads should look
-  bool is_stopping_ = false;
-  bool wakes_callers_ = false;  // when the mutex is released next
-  int num_callers_ = 0;
+  std::atomic<int> num_idle_ = 0;       // threads that look, spin or sleep
+  std::atomic<int> num_spinning_ = 0;
+  std::atomic<bool> is_stopping_ = false;
+
+  mutable std::mutex mutex_;  // for what follows; atomic is what is also read without it
+  std::condition_variable wake_, wake_callers_;
+  int limit_;
+  std::atomic<int> num_callers_ = 0;
   int num_callers_asleep_ = 0;
-  int num_threads_ = 0;  // workers and callers
-  int num_idle_ = 0;     // of them, those that spin or sleep
-  int num_spinning_ = 0;
-  int num_asleep_ = 0;   // workers, without those that may wake
-  int num_woken_ = 0;    // may wake
-  int num_to_wake_ = 0;  // of these, when the mutex is released next
+  int num_threads_ = 0;              // workers and callers
+  std::atomic<int> num_asleep_ = 0;  // workers, without those that may wake
+  int num_woken_ = 0;                // may wake
 };
 
 }  // namespace tessera::run
