@@ -173,7 +173,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   const CallerHome home = state.workers.start(executable);
   Frame root(executable, memory.binding, nullptr, home.num_nodes);
   root.bind(memory.buffers, 0, 0);
-  Execution execution(root, {.num_threads = state.workers.num_threads(),
+  Execution execution(root, {.num_lists = state.workers.num_lists(),
                              .threads_per_group = state.threads_per_group,
                              .has_timeline = state.measured.has_timeline()});
   const DefaultFloatMode mode;

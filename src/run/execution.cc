@@ -6,14 +6,11 @@ namespace tessera::run {
 
 namespace {
 
-/// Groups are told apart if their threads are limited: one for tasks without a group, and one for
-/// each group of devices.
-std::size_t num_groups(const Executable& executable, int threads_per_group) {
+/// One for tasks without a group, and one for each group of devices.
+std::size_t num_groups(const Executable& executable) {
   int last = -1;
-  if (threads_per_group > 0) {
-    for (const Instruction& instruction : executable.instructions) {
-      last = std::max(last, instruction.group);
-    }
+  for (const Instruction& instruction : executable.instructions) {
+    last = std::max(last, instruction.group);
   }
   return static_cast<std::size_t>(std::int64_t{last} + 2);
 }
@@ -21,11 +18,11 @@ std::size_t num_groups(const Executable& executable, int threads_per_group) {
 }  // namespace
 
 Execution::Execution(Frame& root, const ExecutionOptions& options)
-    : root_(root), has_groups_(options.threads_per_group > 0) {
-  const int num_lists = has_groups_ ? 1 : std::max(options.num_threads, 1);
-  for (int i = 0; i < num_lists; ++i) {
-    lists_.emplace_back(num_groups(root.executable(), options.threads_per_group),
-                        options.threads_per_group);
+    : root_(root),
+      has_groups_(options.threads_per_group > 0),
+      lists_(has_groups_ ? 1 : static_cast<std::size_t>(options.num_lists)) {
+  if (has_groups_) {
+    lists_[0].limit_groups(num_groups(root.executable()), options.threads_per_group);
   }
   if (options.has_timeline) spans_.resize(root.executable().tasks.size());
   if (root.executable().tasks.empty()) root_is_over_ = true;
@@ -47,13 +44,14 @@ std::optional<TakenPart> Execution::take_from(std::size_t list, int node) {
 std::optional<TakenPart> Execution::take(std::size_t thread, int node) {
   const std::size_t count = lists_.size();
   if (count == 1) return take_from(0, node);
-  thread_local std::size_t turn = 0;  // of the list with which this thread compares its own
-  const std::size_t own = thread % count;
-  const std::size_t other = (own + 1 + turn++ % (count - 1)) % count;
+  thread_local std::size_t distance = 0;  // to the list with which this thread compares its own
+  distance = distance + 1 < count ? distance + 1 : 1;
+  const std::size_t own = list_of(thread);
+  const std::size_t other = own + distance < count ? own + distance : own + distance - count;
   const std::size_t better = lists_[other].level() > lists_[own].level() ? other : own;
   if (const auto taken = take_from(better, node)) return taken;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t list = (own + i) % count;
+    const std::size_t list = own + i < count ? own + i : own + i - count;
     if (lists_[list].level() == ReadyTasks::kNothing) continue;
     if (const auto taken = take_from(list, node)) return taken;
   }
@@ -88,7 +86,7 @@ bool Execution::has_parts() const {
 std::int64_t Execution::num_ready_parts(std::int64_t most) const {
   std::int64_t count = 0;
   for (auto list = lists_.begin(); list != lists_.end() && count < most; ++list) {
-    count += list->num_parts(most);
+    count += list->num_parts();
   }
   return count;
 }
@@ -112,7 +110,7 @@ void Execution::finish(const TakenPart& taken, std::size_t thread) {
     (communicates ? communication_ : lists_[taken.list]).end_task(taken);
     ref.frame->arm(ref.task);
   }
-  settle(ref, thread % lists_.size());
+  settle(ref, list_of(thread));
 }
 
 /// Releases the successors of a task that has ended, and continues the control task whose frame has

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -24,7 +23,8 @@ struct TaskSpan {
 };
 
 struct ExecutionOptions {
-  int num_threads = 1;
+  /// As many as threads can run at the same time.
+  int num_lists = 1;
   /// The most threads that may compute for one group of devices at the same time; 0: no limit.
   int threads_per_group = 0;
   bool has_timeline = false;
@@ -88,6 +88,9 @@ class Execution {
  private:
   using Ended = std::vector<TaskRef>;
 
+  std::size_t list_of(std::size_t thread) const {
+    return thread < lists_.size() ? thread : thread % lists_.size();  // a division takes time
+  }
   std::optional<TakenPart> take_from(std::size_t list, int node);
   std::uint32_t group_of(TaskRef ref) const;
   void settle(TaskRef ref, std::size_t list);
@@ -99,8 +102,8 @@ class Execution {
 
   Frame& root_;
   const bool has_groups_;
-  std::deque<ReadyTasks> lists_;  // per thread; one if the threads of groups are limited
-  ReadyTasks communication_;      // tasks that communicate, whatever their group
+  std::vector<ReadyTasks> lists_;  // per thread that can run; one if those of groups are limited
+  ReadyTasks communication_;       // tasks that communicate, whatever their group
   std::atomic<bool> is_communicating_ = false;
   std::atomic<int> num_inside_ = 0;
   std::atomic<bool> root_is_over_ = false;

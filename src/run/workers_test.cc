@@ -70,7 +70,9 @@ struct RandomProgram {
     const Graph body = make(num_runs * times, depth + 1);
     control.bodies = {
         {.executable = std::make_shared<const Executable>(body.executable), .binding = {}}};
-    graph.task(std::move(control), {graph.arena(0, 64)}, after);
+    // Loops that run at the same time have memory of their own, which sanitizer builds fill.
+    const std::int64_t bytes = 64 + body.executable.arena_bytes;
+    graph.task(std::move(control), {graph.arena(graph.executable.arena_bytes, bytes)}, after);
     tasks.push_back(nullptr);
   }
 

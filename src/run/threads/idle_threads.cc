@@ -7,44 +7,17 @@
 
 namespace tessera::run {
 
-void IdleThreads::set_limit(int limit) {
-  const auto lock = lock_by_spinning(mutex_);
-  limit_ = limit;
-}
-
-void IdleThreads::add_worker() {
-  const auto lock = lock_by_spinning(mutex_);
-  num_threads_ += 1;
-}
-
-void IdleThreads::add_caller() {
-  const auto lock = lock_by_spinning(mutex_);
-  num_threads_ += 1;
-  num_callers_ += 1;
-}
-
-void IdleThreads::remove_caller() {
-  const auto lock = lock_by_spinning(mutex_);
-  num_threads_ -= 1;
-  num_callers_ -= 1;
-}
-
-bool IdleThreads::has_too_many() const {
-  const auto lock = lock_by_spinning(mutex_);
-  return num_awake() > limit_;
-}
-
 void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
   news_.fetch_add(1);
-  if (num_asleep_.load() == 0 && !caller.is_asleep.load()) return;
+  const bool nobody_sleeps = num_asleep_.load() == 0 && !caller.is_asleep.load();
+  if (nobody_sleeps || !may_wake(caller)) return;
   // Threads that spin or are awake may work for other callers.
   const bool is_sure = num_callers_.load(std::memory_order_relaxed) == 1;
   if (is_sure) num_helpers -= num_spinning_.load(std::memory_order_relaxed);
   if (num_helpers <= 0) return;
-  auto lock = lock_by_spinning(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   // Threads that have been woken wake others in turn, so that no thread wakes all of them.
-  const std::int64_t most =
-      std::min(std::min(num_cores_, limit_) - num_awake(), std::max(num_awake(), 1));
+  const std::int64_t most = std::min(most_awake() - num_awake(), std::max(num_awake(), 1));
   if (is_sure) num_helpers = std::min(num_helpers, most);
   const bool wakes_caller = num_helpers > 0 && caller.is_asleep && !caller.is_woken;
   if (wakes_caller) {
@@ -52,7 +25,7 @@ void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
     num_helpers -= 1;
   }
   num_helpers = std::min(num_helpers, most);
-  const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep_));
+  const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep_.load()));
   num_asleep_ -= count;
   num_woken_ += count;
   lock.unlock();  // those that wake need it
@@ -64,7 +37,7 @@ void IdleThreads::announce_end(Caller& caller) {
   news_.fetch_add(1);
   if (!caller.is_asleep.load()) return;
   {
-    const auto lock = lock_by_spinning(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!caller.is_asleep) return;
     caller.is_woken = true;
   }
@@ -96,7 +69,7 @@ void IdleThreads::wait(std::uint64_t seen, Caller* caller) {
 
 /// Who announces news changes news_ before it looks for threads that sleep.
 void IdleThreads::sleep(std::uint64_t seen, Caller* caller) {
-  auto lock = lock_by_spinning(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (caller != nullptr) {
     caller->is_asleep = true;
     num_callers_asleep_ += 1;
@@ -118,7 +91,7 @@ void IdleThreads::sleep(std::uint64_t seen, Caller* caller) {
 
 void IdleThreads::stop() {
   {
-    const auto lock = lock_by_spinning(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     is_stopping_.store(true, std::memory_order_release);
   }
   news_.fetch_add(1);

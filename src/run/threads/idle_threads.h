@@ -1,6 +1,7 @@
 // The threads of the engine that have nothing to do: they look for work for a while, then sleep.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace tessera::run {
 /// only during its own execution.
 ///
 /// A thread that finds no work calls look(), looks again, and then calls found_work(), wait() or
-/// sleep(). Who makes work calls is_empty() after it, and then announce(). So one of them sees the
+/// sleep(). Who makes work calls may_help() after it, and then announce(). So one of them sees the
 /// other, and no lock is taken where all threads are busy.
 class IdleThreads {
  public:
@@ -25,13 +26,25 @@ class IdleThreads {
   explicit IdleThreads(int num_cores) : num_cores_(num_cores), limit_(num_cores) {}
 
   /// How many threads may compute.
-  void set_limit(int limit);
-  void add_worker();
-  void add_caller();
-  void remove_caller();
-  bool is_empty() const { return num_idle_.load() == 0; }
+  void set_limit(int limit) { limit_ = limit; }
+  void add_worker() { num_threads_ += 1; }
+  void add_caller() {
+    num_threads_ += 1;
+    num_callers_ += 1;
+  }
+  void remove_caller() {
+    num_threads_ -= 1;
+    num_callers_ -= 1;
+  }
+  /// Whether there are threads that look for work, or that may be woken for the execution of this
+  /// caller.
+  bool may_help(const Caller& caller) const {
+    const int idle = num_idle_.load();
+    if (idle == 0) return false;
+    return idle > num_asleep_.load() + num_callers_asleep_.load() || may_wake(caller);
+  }
   /// Whether a worker should sleep, because callers compute in its place.
-  bool has_too_many() const;
+  bool has_too_many() const { return num_awake() > limit_; }
 
   /// Tells threads that spin to look for work in the execution of this caller. If they are too few
   /// to help, others are woken.
@@ -55,19 +68,25 @@ class IdleThreads {
 
  private:
   int num_awake() const { return num_threads_ - num_asleep_ - num_callers_asleep_; }
+  /// The caller is woken beyond the limit if there are others, who compute for themselves only.
+  bool may_wake(const Caller& caller) const {
+    if (num_callers_ > 1 && caller.is_asleep.load()) return true;
+    return num_awake() < most_awake();
+  }
+  int most_awake() const { return std::min<int>(num_cores_, limit_); }
 
   const int num_cores_;
+  std::atomic<int> limit_;
   std::atomic<std::uint64_t> news_{0};  // changes whenever idle threads should look
-  std::atomic<int> num_idle_ = 0;       // threads that look, spin or sleep
+  std::atomic<int> num_callers_ = 0;
+  std::atomic<int> num_threads_ = 0;  // workers and callers
+  std::atomic<int> num_idle_ = 0;     // of them, those that look, spin or sleep
   std::atomic<int> num_spinning_ = 0;
   std::atomic<bool> is_stopping_ = false;
 
-  mutable std::mutex mutex_;  // for what follows; atomic is what is also read without it
+  std::mutex mutex_;  // for changes of what follows
   std::condition_variable wake_, wake_callers_;
-  int limit_;
-  std::atomic<int> num_callers_ = 0;
-  int num_callers_asleep_ = 0;
-  int num_threads_ = 0;              // workers and callers
+  std::atomic<int> num_callers_asleep_ = 0;
   std::atomic<int> num_asleep_ = 0;  // workers, without those that may wake
   int num_woken_ = 0;                // may wake
 };

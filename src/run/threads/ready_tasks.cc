@@ -1,8 +1,7 @@
 #include "run/threads/ready_tasks.h"
 
 #include <algorithm>
-
-#include "run/threads/spin.h"
+#include <mutex>
 
 namespace tessera::run {
 
@@ -18,15 +17,21 @@ bool goes_later(const ReadyTask& a, const ReadyTask& b) {
 
 }  // namespace
 
+void ReadyTasks::limit_groups(std::size_t num_groups, int limit) {
+  limit_ = limit;
+  more_queues_.resize(num_groups - 1);
+}
+
 void ReadyTasks::add(const ReadyTask& task) {
-  const auto lock = lock_by_spinning(mutex_);
+  const std::lock_guard<SpinMutex> lock(mutex_);
   if (is_closed_) return;
-  std::vector<ReadyTask>& ready = queues_[task.group].ready;
-  ready.push_back(task);
-  std::push_heap(ready.begin(), ready.end(), goes_later);
+  Queue& own = queue(task.group);
+  own.ready.push_back(task);
+  own.ready_parts += task.ref.frame->num_parts(task.ref.task);
+  std::push_heap(own.ready.begin(), own.ready.end(), goes_later);
   // A thread that goes to sleep first says so, and then reads this level; the one that adds a task
   // stores the level, and then looks for threads that sleep. One of them sees the other.
-  level_.store(find_level());
+  note_level(std::memory_order_seq_cst);
 }
 
 /// Threads that run the task that has begun claim its parts meanwhile, so there may be none left.
@@ -42,29 +47,31 @@ std::optional<TakenPart> ReadyTasks::Queue::take(int node) {
   std::pop_heap(ready.begin(), ready.end(), goes_later);
   ready.pop_back();
   const TaskRef ref = first.ref;
-  if (ref.frame->num_parts(ref.task) == 1) return TakenPart{ref, 0, node, first.group, true};
+  const int num_parts = ref.frame->num_parts(ref.task);
+  ready_parts -= num_parts;
+  if (num_parts == 1) return TakenPart{ref, 0, node, first.group, true};
   begun = first;
   return TakenPart{ref, ref.frame->claim_part(ref.task, node), node, first.group, true};
 }
 
 std::optional<TakenPart> ReadyTasks::take(int node) {
-  const auto lock = lock_by_spinning(mutex_);
+  const std::lock_guard<SpinMutex> lock(mutex_);
   std::optional<TakenPart> taken;
   for (std::size_t i = next_queue(); i != kNone && !taken; i = next_queue()) {
-    taken = queues_[i].take(node);
-    if (taken && limit_ > 0) queues_[i].num_running += 1;
+    taken = queue(i).take(node);
+    if (taken && limit_ > 0) queue(i).num_running += 1;
   }
-  level_.store(find_level(), std::memory_order_relaxed);
+  note_level(std::memory_order_relaxed);
   return taken;
 }
 
 std::size_t ReadyTasks::next_queue() const {
-  if (queues_.size() == 1) return may_take(queues_[0]) ? 0 : kNone;
+  if (more_queues_.empty()) return may_take(queue_) ? 0 : kNone;
   std::size_t best = kNone;
   std::uint32_t first = 0;
-  for (std::size_t i = 0; i < queues_.size(); ++i) {
-    if (!may_take(queues_[i])) continue;
-    const TaskRef& ref = queues_[i].next().ref;
+  for (std::size_t i = 0; i < num_queues(); ++i) {
+    if (!may_take(queue(i))) continue;
+    const TaskRef& ref = queue(i).next().ref;
     const std::uint32_t task = ref.frame->root_task(ref.task);
     if (best != kNone && task >= first) continue;
     best = i;
@@ -73,48 +80,51 @@ std::size_t ReadyTasks::next_queue() const {
   return best;
 }
 
-std::int64_t ReadyTasks::find_level() const {
+void ReadyTasks::note_level(std::memory_order order) {
   const std::size_t next = next_queue();
-  if (next == kNone) return kNothing;
-  return queues_[next].has_begun() ? kBegun : queues_[next].ready.front().level;
+  if (next == kNone) return level_.store(kNothing, order);
+  const Queue& best = queue(next);
+  ready_parts_.store(best.ready_parts, std::memory_order_relaxed);
+  level_.store(best.has_begun() ? kBegun : best.ready.front().level, order);
 }
 
 void ReadyTasks::end_limited(const TakenPart& taken) {
-  const auto lock = lock_by_spinning(mutex_);
-  queues_[taken.group].num_running -= 1;
-  level_.store(find_level());
+  const std::lock_guard<SpinMutex> lock(mutex_);
+  queue(taken.group).num_running -= 1;
+  note_level(std::memory_order_seq_cst);
 }
 
 void ReadyTasks::end_task(const TakenPart& taken) {
-  const auto lock = lock_by_spinning(mutex_);
-  std::optional<ReadyTask>& begun = queues_[taken.group].begun;
+  const std::lock_guard<SpinMutex> lock(mutex_);
+  std::optional<ReadyTask>& begun = queue(taken.group).begun;
   if (!begun || begun->ref.frame != taken.ref.frame || begun->ref.task != taken.ref.task) return;
   begun.reset();
-  level_.store(find_level(), std::memory_order_relaxed);
+  note_level(std::memory_order_relaxed);
 }
 
 void ReadyTasks::close() {
-  const auto lock = lock_by_spinning(mutex_);
+  const std::lock_guard<SpinMutex> lock(mutex_);
   is_closed_ = true;
-  for (Queue& queue : queues_) {
-    if (queue.begun) queue.begun->ref.frame->stop_parts(queue.begun->ref.task);
-    queue.begun.reset();
-    queue.ready.clear();
+  for (std::size_t i = 0; i < num_queues(); ++i) {
+    std::optional<ReadyTask>& begun = queue(i).begun;
+    if (begun) begun->ref.frame->stop_parts(begun->ref.task);
+    begun.reset();
+    queue(i).ready.clear();
   }
-  level_.store(kNothing);
+  note_level(std::memory_order_seq_cst);
 }
 
-std::int64_t ReadyTasks::num_parts(std::int64_t most) const {
-  if (level() == kNothing) return 0;
-  const auto lock = lock_by_spinning(mutex_);
+std::int64_t ReadyTasks::num_parts() const {
+  const std::int64_t now = level();
+  if (now == kNothing) return 0;
+  if (now != kBegun && limit_ == 0) return ready_parts_.load(std::memory_order_relaxed);
+  const std::lock_guard<SpinMutex> lock(mutex_);
   std::int64_t count = 0;
-  for (const Queue& queue : queues_) {
+  for (std::size_t i = 0; i < num_queues(); ++i) {
+    const Queue& queue = this->queue(i);
     if (!may_take(queue)) continue;
-    std::int64_t parts =
-        queue.begun ? queue.begun->ref.frame->num_unclaimed(queue.begun->ref.task) : 0;
-    for (std::size_t i = 0; i < queue.ready.size() && parts < most; ++i) {
-      parts += queue.ready[i].ref.frame->num_parts(queue.ready[i].ref.task);
-    }
+    std::int64_t parts = queue.ready_parts;
+    if (queue.begun) parts += queue.begun->ref.frame->num_unclaimed(queue.begun->ref.task);
     if (limit_ > 0) parts = std::min<std::int64_t>(parts, limit_ - queue.num_running);
     count += parts;
   }

@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "run/frame.h"
+#include "run/threads/spin.h"
 
 namespace tessera::run {
 
@@ -20,7 +20,7 @@ struct TaskRef {
 struct ReadyTask {
   TaskRef ref;
   std::int64_t level;       // of the task
-  std::uint32_t group = 0;  // see ReadyTasks::ReadyTasks()
+  std::uint32_t group = 0;  // see ReadyTasks::limit_groups()
 };
 
 struct TakenPart {
@@ -32,14 +32,11 @@ struct TakenPart {
   std::size_t list = 0;  // from which it was taken
 };
 
-/// The tasks that one thread has made ready. Any thread may take from them. Its mutex is held for
-/// some tens of nanoseconds at a time.
+/// The tasks that one thread has made ready. Any thread may take from them.
 class alignas(64) ReadyTasks {
  public:
-  /// `num_groups` is the number of groups of tasks. `limit` is the most threads that may compute
-  /// for each of them at the same time, and 0 if there is no limit.
-  explicit ReadyTasks(std::size_t num_groups = 1, int limit = 0)
-      : limit_(limit), queues_(num_groups) {}
+  /// From now on at most `limit` threads compute for each group of tasks at the same time.
+  void limit_groups(std::size_t num_groups, int limit);
 
   void add(const ReadyTask& task);
   /// Takes the next part, if one may run now. A task that has begun goes first, because others wait
@@ -61,8 +58,8 @@ class alignas(64) ReadyTasks {
   std::int64_t level() const { return level_.load(); }
   static constexpr std::int64_t kNothing = -1;
   static constexpr std::int64_t kBegun = std::numeric_limits<std::int64_t>::max();
-  /// How many parts take() can take now, at most about `most`.
-  std::int64_t num_parts(std::int64_t most) const;
+  /// About how many parts take() can take now.
+  std::int64_t num_parts() const;
 
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
@@ -70,6 +67,7 @@ class alignas(64) ReadyTasks {
     /// A task of which not all parts had been taken when the mutex was last held.
     std::optional<ReadyTask> begun;
     std::vector<ReadyTask> ready;  // tasks of which no part has been taken; a heap
+    std::int64_t ready_parts = 0;  // of these
     int num_running = 0;           // threads, if they are limited
 
     bool has_begun() const { return begun && begun->ref.frame->num_unclaimed(begun->ref.task) > 0; }
@@ -78,18 +76,25 @@ class alignas(64) ReadyTasks {
     std::optional<TakenPart> take(int node);
   };
 
+  std::size_t num_queues() const { return 1 + more_queues_.size(); }
+  Queue& queue(std::size_t group) { return group == 0 ? queue_ : more_queues_[group - 1]; }
+  const Queue& queue(std::size_t group) const {
+    return group == 0 ? queue_ : more_queues_[group - 1];
+  }
   bool may_take(const Queue& queue) const {
     return !queue.is_empty() && (limit_ == 0 || queue.num_running < limit_);
   }
   std::size_t next_queue() const;
-  std::int64_t find_level() const;
+  void note_level(std::memory_order order);
   void end_limited(const TakenPart& taken);
 
-  const int limit_;
-  mutable std::mutex mutex_;
-  std::vector<Queue> queues_;  // per group
+  mutable SpinMutex mutex_;
+  int limit_ = 0;  // none
   bool is_closed_ = false;
   std::atomic<std::int64_t> level_ = kNothing;
+  std::atomic<std::int64_t> ready_parts_ = 0;  // of the next queue
+  Queue queue_;
+  std::vector<Queue> more_queues_;  // if the threads of groups are limited
 };
 
 }  // namespace tessera::run

@@ -13,7 +13,10 @@
 namespace tessera::run {
 
 Workers::Workers(Measurements& measured)
-    : measured_(measured), num_threads_(usable_cores()), idle_(usable_cores()) {}
+    : measured_(measured),
+      num_cores_(usable_cores()),
+      num_threads_(num_cores_),
+      idle_(num_cores_) {}
 
 // --- threads
 
@@ -46,30 +49,38 @@ Workers::Homes Workers::homes_of_threads() const {
 }
 
 CallerHome Workers::start(const Executable& executable) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  try {
-    if (executable.communicates && !communicator_.joinable()) {
-      communicator_ = std::thread([this] { communicate(); });
-      has_communicator_ = true;
+  const bool needs_communicator = executable.communicates && !has_communicator_;
+  if (!are_started_ || needs_communicator) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    try {
+      start_threads(executable.communicates);
+    } catch (const std::exception&) {
+      if (!homes_) return {};
     }
-    if (!homes_) homes_ = homes_of_threads();
-    while (static_cast<int>(workers_.size()) < num_threads() - 1) {
-      const std::size_t number = workers_.size() + 1;
-      const bool is_bound = !homes_->nodes.empty();
-      const std::size_t node = is_bound ? homes_->node_of[number] : 0;
-      const Self self{static_cast<int>(number), number, static_cast<int>(node)};
-      workers_.emplace_back([this, self, own = is_bound ? homes_->nodes[node] : NodeCpus()] {
-        if (!own.empty()) bind_this_thread(own);
-        work_for_all(self);
-      });
-      idle_.add_worker();
-    }
-  } catch (const std::exception&) {
-    if (!homes_) return {};
   }
   if (homes_->num_nodes == 1) return {};
   const int node = std::min(node_of_this_thread(homes_->nodes), homes_->num_nodes - 1);
   return {.num_nodes = homes_->num_nodes, .node = node};
+}
+
+void Workers::start_threads(bool communicates) {
+  if (communicates && !communicator_.joinable()) {
+    communicator_ = std::thread([this] { communicate(); });
+    has_communicator_ = true;
+  }
+  if (!homes_) homes_ = homes_of_threads();
+  while (static_cast<int>(workers_.size()) < num_threads() - 1) {
+    const std::size_t number = workers_.size() + 1;
+    const bool is_bound = !homes_->nodes.empty();
+    const std::size_t node = is_bound ? homes_->node_of[number] : 0;
+    const Self self{static_cast<int>(number), number, static_cast<int>(node)};
+    workers_.emplace_back([this, self, own = is_bound ? homes_->nodes[node] : NodeCpus()] {
+      if (!own.empty()) bind_this_thread(own);
+      work_for_all(self);
+    });
+    idle_.add_worker();
+  }
+  are_started_ = true;
 }
 
 void Workers::stop() {
@@ -84,6 +95,7 @@ void Workers::stop() {
   for (std::thread& thread : workers_) thread.join();
   workers_.clear();
   homes_.reset();
+  are_started_ = false;
   idle_.remove_threads();
 }
 
@@ -139,7 +151,7 @@ void Workers::run(Run& run) noexcept {
 /// Of the executions with something to compute, the one for which the fewest threads do; nullptr if
 /// there is none. The caller must leave() it.
 Run* Workers::join() {
-  const auto lock = lock_by_spinning(mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   Run* next = nullptr;
   for (Run* run : runs_) {
     if (!run->execution.has_parts()) continue;
@@ -155,7 +167,7 @@ void Workers::work_for_all(const Self& self) {
   while (!idle_.is_stopping()) {
     if (idle_.has_too_many()) {
       // Parts that this thread was going to take are left to the others.
-      const auto lock = lock_by_spinning(mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       for (Run* run : runs_) find_helpers(*run, 0);
     }
     const std::uint64_t seen = idle_.look();
@@ -182,7 +194,8 @@ void Workers::compute(Run& run, const Self& self) {
   const bool is_worker = self.list > 0;
   const std::uint64_t changes = changes_of_runs_.load(std::memory_order_relaxed);
   const auto may_stay = [&] {
-    return !is_worker || changes_of_runs_.load(std::memory_order_relaxed) == changes;
+    if (!is_worker || changes_of_runs_.load(std::memory_order_relaxed) == changes) return true;
+    return execution.has_communication() && !has_communicator_;  // nobody else may look for it
   };
   execution.enter();
   while (!execution.has_ended() && may_stay()) {
@@ -249,7 +262,7 @@ bool Workers::may_communicate(const Run& run) const {
 void Workers::call_communicator(const Run& run) {
   if (!run.execution.has_communication() || !communicator_sleeps_) return;
   if (!communicator_sleeps_.exchange(false)) return;
-  { const auto lock = lock_by_spinning(mutex_); }  // it looks for exchanges under the mutex
+  { const std::lock_guard<std::mutex> lock(mutex_); }  // it looks for exchanges under the mutex
   wake_communicator_.notify_one();
 }
 
@@ -281,7 +294,7 @@ void Workers::communicate() {
 /// Tells idle threads of parts that they can take. `own` is how many of them this thread takes
 /// itself, if there is one execution.
 void Workers::find_helpers(Run& run, int own) {
-  if (idle_.is_empty()) return;
+  if (!idle_.may_help(run.caller)) return;
   const std::int64_t others =
       run.execution.num_ready_parts(num_threads()) - (num_runs_ == 1 ? own : 0);
   if (others > 0) idle_.announce(others, run.caller);

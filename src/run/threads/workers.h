@@ -1,6 +1,7 @@
 // The threads that run executions.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -49,6 +50,8 @@ class Workers {
   void stop();
 
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
+  /// For executions: one per thread that has a core.
+  int num_lists() const { return std::min(num_threads(), num_cores_); }
   /// Starts the threads that the executable needs and that do not run yet. If the machine cannot
   /// start another thread, the existing ones do its work.
   CallerHome start(const Executable& executable);
@@ -72,6 +75,7 @@ class Workers {
   };
 
   Homes homes_of_threads() const;
+  void start_threads(bool communicates);
   int free_number() const;
   void work_for_all(const Self& self);
   void communicate();
@@ -86,13 +90,15 @@ class Workers {
   void find_helpers(Run& run, int own);
 
   Measurements& measured_;
+  const int num_cores_;
   std::atomic<int> num_threads_;
   bool binds_ = true;
   std::optional<std::vector<NodeCpus>> nodes_;  // instead of those of the machine
   std::optional<Homes> homes_;                  // of the threads that have been started
 
   IdleThreads idle_;
-  std::mutex mutex_;  // for the threads and for runs_
+  std::mutex mutex_;                       // for the threads and for runs_
+  std::atomic<bool> are_started_ = false;  // all workers
   std::vector<std::thread> workers_;
   // Runs the tasks that communicate, so that the others go on computing while it waits. Starts with
   // the first executable that has such tasks.
