@@ -28,6 +28,14 @@ def timed_steps(step, state, batches, steps, block):
     return state, losses, seconds
 
 
+def device_peak_mib():
+    """The most memory that arrays took on the first device; None if it does not tell."""
+    import jax
+
+    peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return peak and round(peak / 2**20)
+
+
 def report(name, config, compile_seconds, seconds, losses, **extra):
     """Print one JSON line; the first two steps are warm-up and left out of the step time."""
     timed = seconds[2:] or seconds
@@ -36,7 +44,7 @@ def report(name, config, compile_seconds, seconds, losses, **extra):
         step_ms_min=round(1e3 * min(timed), 2),
         step_ms_median=round(1e3 * statistics.median(timed), 2),
         peak_rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        losses=[round(x, 6) for x in losses], **extra)))
+        device_peak_mib=device_peak_mib(), losses=[round(x, 6) for x in losses], **extra)))
     sys.stdout.flush()
 
 

@@ -70,7 +70,4 @@ compiled = jax.jit(step, donate_argnums=(0,)).lower(state, tokens).compile()
 compile_s = time.perf_counter() - start
 state, losses, seconds = common.timed_steps(compiled, state, [tokens], args.steps,
                                             jax.block_until_ready)
-memory = jax.devices()[0].memory_stats() or {}
-peak = memory.get("peak_bytes_in_use")
-common.report("gpt", vars(args), compile_s, seconds, losses,
-              device_peak_mib=peak and round(peak / 2**20))
+common.report("gpt", vars(args), compile_s, seconds, losses)

@@ -22,6 +22,7 @@ def flags():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     return parser.parse_args()
 
 
@@ -43,24 +44,28 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self, a):
         super().__init__()
-        self.bf16 = a.bf16
+        self.bf16, self.device = a.bf16, a.device
         self.tokens = nn.Embedding(a.vocab, a.width)
         self.positions = nn.Parameter(0.02 * torch.randn(a.seq, a.width))
         self.blocks = nn.Sequential(*[Block(a.width, a.heads) for _ in range(a.layers)])
         self.norm, self.head = nn.LayerNorm(a.width), nn.Linear(a.width, a.vocab, bias=False)
 
     def loss(self, tokens):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
             x = self.tokens(tokens) + self.positions
             logits = self.head(self.norm(self.blocks(x)))
         return F.cross_entropy(logits[:, :-1].float().flatten(0, 1), tokens[:, 1:].flatten())
 
 
+def device_peak_mib(device):
+    return round(torch.cuda.max_memory_allocated() / 2**20) if device == "cuda" else None
+
+
 def main():
     a = flags()
-    model = Model(a)
+    model = Model(a).to(a.device)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-4, fused=True)
-    tokens = torch.randint(0, a.vocab, (a.batch, a.seq))
+    tokens = torch.randint(0, a.vocab, (a.batch, a.seq), device=a.device)
     loss_of = torch.compile(model.loss) if a.compile else model.loss
     seconds, cpu, losses = [], [], []
     for _ in range(a.steps):
@@ -78,7 +83,8 @@ def main():
                           step_ms_min=round(1e3 * min(seconds[1:]), 2),
                           step_ms_median=round(1e3 * statistics.median(seconds[1:]), 2),
                           step_cpu_ms_min=round(1e3 * min(cpu[1:]), 2),
-                          peak_rss_mib=peak_rss_mib, losses=losses)))
+                          peak_rss_mib=peak_rss_mib, losses=losses,
+                          device_peak_mib=device_peak_mib(a.device))))
 
 
 main()

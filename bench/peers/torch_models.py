@@ -1,5 +1,5 @@
-"""The models of examples/lm and examples/vit on PyTorch: one process on all CPU cores, eager or
-with torch.compile."""
+"""The models of examples/lm and examples/vit on PyTorch: one process on all CPU cores or on a GPU,
+eager or with torch.compile."""
 import argparse
 import json
 import resource
@@ -15,6 +15,7 @@ args.add_argument("model", choices=["lm", "vit"])
 args.add_argument("--compile", action="store_true")
 args.add_argument("--batch", type=int)
 args.add_argument("--steps", type=int, default=8)
+args.add_argument("--device", default="cpu", help="cpu or cuda")
 args = args.parse_args()
 torch.manual_seed(0)
 
@@ -70,12 +71,13 @@ class ViT(nn.Module):
 
 
 if args.model == "lm":
-    size, model = args.batch or 32, LM()
-    batch, optimizer = torch.randint(0, 512, (size, 64)), \
+    size, model = args.batch or 32, LM().to(args.device)
+    batch, optimizer = torch.randint(0, 512, (size, 64), device=args.device), \
         torch.optim.AdamW(model.parameters(), 3e-4)
 else:
-    size, model = args.batch or 128, ViT()
-    batch = torch.randn(size, 3, 32, 32), torch.randint(0, 10, (size,))
+    size, model = args.batch or 128, ViT().to(args.device)
+    batch = torch.randn(size, 3, 32, 32, device=args.device), \
+        torch.randint(0, 10, (size,), device=args.device)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
 
 loss_fn = torch.compile(model.loss) if args.compile else model.loss
@@ -89,9 +91,11 @@ for _ in range(args.steps):
     losses.append(loss.item())
     seconds.append(time.perf_counter() - start)
 timed = seconds[2:]
+peak = torch.cuda.max_memory_allocated() if args.device == "cuda" else None
 print(json.dumps(dict(name=args.model, peer="torch", config=vars(args),
                       compile_s=round(seconds[0], 3),
                       step_ms_min=round(1e3 * min(timed), 2),
                       step_ms_median=round(1e3 * statistics.median(timed), 2),
                       peak_rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+                      device_peak_mib=peak and round(peak / 2**20),
                       losses=[round(x, 6) for x in losses])))

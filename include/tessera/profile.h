@@ -79,7 +79,8 @@ struct RegionTime {
   std::int64_t bytes = 0;  // of the arrays that it reads and writes
 };
 
-/// Times every region from now on.
+/// Times every region from now on. If the engine is a PJRT plugin, also its programs, from the
+/// moment when the devices can begin until they are done, and its other calls.
 void start_profile();
 /// The regions timed since then, the longest first.
 std::vector<RegionTime> stop_profile();
@@ -87,9 +88,10 @@ std::vector<RegionTime> stop_profile();
 namespace profile {
 
 /// Starts to record what every device and thread computes, and all buffers. The clock is read twice
-/// for each part of each op. With one process per device all of them call it, and each writes a
-/// file. Throws UserError if a trace is already being recorded, and RuntimeFault if `folder` cannot
-/// be created or written.
+/// for each part of each op. If the engine is a PJRT plugin, its own profiler records the devices;
+/// without one, programs are shown as the host sees them begin and end. With one process per device
+/// all of them call it, and each writes a file. Throws UserError if a trace is already being
+/// recorded, and RuntimeFault if `folder` cannot be created or written.
 void start_trace(const std::string& folder,
                  std::source_location where = std::source_location::current());
 /// Writes the recording to `folder`/plugins/profile/RUN: HOST.xplane.pb for TensorBoard's profile

@@ -342,7 +342,9 @@ Array detail::make_array(const Type& type, const NamedSharding& sharding, FillTi
 }
 
 const Array& Array::block_until_ready(std::source_location where) const {
-  detail::tiles_of(*this, where);
+  for (const run::BufferPtr& tile : detail::tiles_of(*this, where).tiles) {
+    if (tile != nullptr) tile->wait();
+  }
   return *this;
 }
 

@@ -1,38 +1,26 @@
 // The public interface of profiles: adds programs and steps to what the engine records.
 #include "profile/profile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
 #include <mutex>
 #include <unistd.h>
+#include <utility>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
 #include <tessera/profile.h>
 
+#include "api/context/settings.h"
 #include "api/program.h"
+#include "run/devices/backend.h"
 #include "run/engine.h"
 #include "run/transport/processes.h"
 
 namespace tessera {
-
-void start_profile() { run::Engine::instance().start_profile(); }
-
-std::vector<RegionTime> stop_profile() {
-  std::vector<RegionTime> regions;
-  for (const run::RegionTime& time : run::Engine::instance().stop_profile()) {
-    regions.push_back({.name = time.name,
-                       .where = time.span,
-                       .count = time.count,
-                       .seconds = static_cast<double>(time.ns) * 1e-9,
-                       .communication_seconds = static_cast<double>(time.communication_ns) * 1e-9,
-                       .flops = time.flops,
-                       .bytes = time.bytes});
-  }
-  return regions;
-}
 
 namespace {
 
@@ -46,6 +34,8 @@ struct Recording {
   std::int64_t start_ns = 0;  // since 1970
   std::vector<profile::TracedProgram> programs;
   std::vector<profile::StepTime> steps;
+  run::Backend* traced_backend = nullptr;    // whose calls are recorded too
+  run::Backend* profiled_backend = nullptr;  // or timed
 };
 
 Recording& recording() {
@@ -86,7 +76,68 @@ fs::path folder_of_run(const fs::path& runs, std::time_t seconds) {
   return folder;
 }
 
+run::Backend* current_backend() { return detail::current_settings().engine.backend; }
+
+RegionTime region_of(const run::RegionTime& time) {
+  return {.name = time.name,
+          .where = time.span,
+          .count = time.count,
+          .seconds = static_cast<double>(time.ns) * 1e-9,
+          .communication_seconds = static_cast<double>(time.communication_ns) * 1e-9,
+          .flops = time.flops,
+          .bytes = time.bytes};
+}
+
+std::string name_of_calls(const run::DeviceCallTotal& total) {
+  switch (total.kind) {
+    case run::DeviceCall::Kind::execute:
+      return total.program + " on the devices";
+    case run::DeviceCall::Kind::upload:
+      return "starting uploads";
+    case run::DeviceCall::Kind::copy:
+      return "starting copies between devices";
+    case run::DeviceCall::Kind::wait:
+      return "waiting for devices";
+    case run::DeviceCall::Kind::download:
+      return "downloads";
+  }
+  throw InternalError("a call has a kind");
+}
+
+RegionTime region_of(const run::DeviceCallTotal& total) {
+  return {.name = name_of_calls(total),
+          .where = {},
+          .count = total.count,
+          .seconds = static_cast<double>(total.ns) * 1e-9,
+          .bytes = total.bytes};
+}
+
 }  // namespace
+
+void start_profile() {
+  run::Engine::instance().start_profile();
+  Recording& all = recording();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.profiled_backend = current_backend();
+  if (all.profiled_backend != nullptr) all.profiled_backend->start_profile();
+}
+
+std::vector<RegionTime> stop_profile() {
+  std::vector<RegionTime> regions;
+  for (const run::RegionTime& time : run::Engine::instance().stop_profile()) {
+    regions.push_back(region_of(time));
+  }
+  Recording& all = recording();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  run::Backend* const backend = std::exchange(all.profiled_backend, nullptr);
+  if (backend == nullptr) return regions;
+  for (const run::DeviceCallTotal& total : backend->stop_profile()) {
+    regions.push_back(region_of(total));
+  }
+  std::stable_sort(regions.begin(), regions.end(),
+                   [](const RegionTime& a, const RegionTime& b) { return a.seconds > b.seconds; });
+  return regions;
+}
 
 namespace detail {
 
@@ -129,6 +180,8 @@ void start_trace(const std::string& folder, std::source_location where) {
   all.run = folder_of_run(runs, seconds);
   all.programs.clear();
   all.steps.clear();
+  all.traced_backend = current_backend();
+  if (all.traced_backend != nullptr) all.traced_backend->start_trace();
   all.is_on = true;
   all.start_ns =
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -154,6 +207,7 @@ std::string stop_trace(std::source_location where) {
               .peaks = machine_peaks(num_threads())};
   all.programs.clear();
   all.steps.clear();
+  if (all.traced_backend != nullptr) trace.accelerator = all.traced_backend->stop_trace();
   return write(space_of(trace, host_name(), all.start_ns), all.run).string();
 }
 

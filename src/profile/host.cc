@@ -26,6 +26,7 @@ class HostRows {
     }
     plane_.name = "/host:CPU";
     for (auto& [thread, events] : lines_) add_line(thread, events);
+    if (traced_.trace().accelerator) add_calls(traced_, plane_);
     add_buffers();
     return std::move(plane_);
   }

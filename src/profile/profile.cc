@@ -15,10 +15,22 @@ namespace fs = std::filesystem;
 
 Space space_of(const Trace& trace, const std::string& host, std::int64_t start_ns) {
   const Traced traced(trace);
-  Space space{.host = host, .start_ns = start_ns, .planes = device_planes(traced)};
+  Space space{.host = host, .start_ns = start_ns};
+  const bool is_accelerated = trace.accelerator.has_value();
+  if (is_accelerated) space.more = trace.accelerator->space;
+  // The profiler of an accelerator has rows of its own for devices.
+  if (space.more.empty()) {
+    space.planes = is_accelerated ? accelerator_planes(traced) : device_planes(traced);
+  }
   for (const StepTime& step : traced.steps()) space.steps.push_back(step.number);
   space.planes.push_back(host_plane(traced));
-  space.planes.push_back(metadata_plane(traced));
+  if (!is_accelerated) space.planes.push_back(metadata_plane(traced));
+  if (is_accelerated && trace.accelerator->num_lost > 0) {
+    space.warnings.push_back(
+        fmt::format("{} calls of the accelerator at the end of the trace were not recorded: "
+                    "record fewer steps",
+                    trace.accelerator->num_lost));
+  }
   if (trace.engine.num_lost > 0) {
     space.warnings.push_back(
         fmt::format("{} parts of ops at the end of the trace were not recorded: record fewer steps",

@@ -22,22 +22,43 @@ const Program* Traced::program_of(const run::ExecutionTrace& execution) const {
 
 void Traced::find_steps() {
   steps_ = trace_.steps;
-  if (steps_.empty()) {
-    std::map<const Program*, std::int64_t> time;
-    for (const run::ExecutionTrace& execution : trace_.engine.executions) {
-      time[program_of(execution)] += execution.end_ns - execution.start_ns;
-    }
-    time.erase(nullptr);
-    const auto longest = std::max_element(
-        time.begin(), time.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    for (const run::ExecutionTrace& execution : trace_.engine.executions) {
-      if (longest == time.end() || program_of(execution) != longest->first) continue;
-      steps_.push_back(
-          {static_cast<std::int64_t>(steps_.size()), execution.start_ns, execution.end_ns});
-    }
-  }
+  if (steps_.empty()) add_executions();
+  if (steps_.empty() && trace_.accelerator) add_calls_of_accelerator();
   std::sort(steps_.begin(), steps_.end(),
             [](const StepTime& a, const StepTime& b) { return a.start_ns < b.start_ns; });
+}
+
+/// Each execution of the program that ran longest is a step.
+void Traced::add_executions() {
+  std::map<const Program*, std::int64_t> time;
+  for (const run::ExecutionTrace& execution : trace_.engine.executions) {
+    time[program_of(execution)] += execution.end_ns - execution.start_ns;
+  }
+  time.erase(nullptr);
+  const auto longest = std::max_element(
+      time.begin(), time.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const run::ExecutionTrace& execution : trace_.engine.executions) {
+    if (longest == time.end() || program_of(execution) != longest->first) continue;
+    steps_.push_back(
+        {static_cast<std::int64_t>(steps_.size()), execution.start_ns, execution.end_ns});
+  }
+}
+
+/// Likewise for the programs of an accelerator.
+void Traced::add_calls_of_accelerator() {
+  std::map<std::string, std::int64_t> time;
+  for (const run::DeviceCall& call : trace_.accelerator->calls) {
+    if (call.kind == run::DeviceCall::Kind::execute) {
+      time[call.program] += call.busy_until_ns - call.busy_from_ns;
+    }
+  }
+  const auto longest = std::max_element(
+      time.begin(), time.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const run::DeviceCall& call : trace_.accelerator->calls) {
+    if (call.kind != run::DeviceCall::Kind::execute || call.program != longest->first) continue;
+    steps_.push_back(
+        {static_cast<std::int64_t>(steps_.size()), call.busy_from_ns, call.busy_until_ns});
+  }
 }
 
 std::int64_t Traced::step_at(std::int64_t time_ns) const {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "profile/machine.h"
 #include "profile/program.h"
 #include "profile/space.h"
+#include "run/devices/backend.h"
 #include "run/recorder.h"
 
 namespace tessera::profile {
@@ -28,6 +30,8 @@ struct Trace {
   int rank = -1;  // the device of this process; -1 if one process computes for all devices
   int num_threads = 1;
   Peaks peaks;
+  /// Of the accelerator that ran the programs, if there is one.
+  std::optional<run::DeviceTrace> accelerator = std::nullopt;
 };
 
 /// The programs and steps of a trace, which all rows need.
@@ -48,6 +52,8 @@ class Traced {
 
  private:
   void find_steps();
+  void add_executions();
+  void add_calls_of_accelerator();
 
   const Trace& trace_;
   std::vector<std::unique_ptr<Program>> programs_;
@@ -67,6 +73,11 @@ std::vector<SitePlace> places_of(const run::ExecutionTrace& execution, const Pro
 
 /// `/device:TPU:0`, ...: the steps, modules, ops and transfers of every device.
 std::vector<Plane> device_planes(const Traced& traced);
+/// The same planes for the devices of an accelerator: the programs as the host sees them begin and
+/// end.
+std::vector<Plane> accelerator_planes(const Traced& traced);
+/// The rows of the calls of the accelerator, one for each thread that makes them.
+void add_calls(const Traced& traced, Plane& host);
 /// `/host:CPU`: threads, steps and buffers; `/host:metadata`: the programs.
 Plane host_plane(const Traced& traced);
 Plane metadata_plane(const Traced& traced);

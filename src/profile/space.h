@@ -64,11 +64,13 @@ struct Space {
   std::vector<Plane> planes = {};
   std::vector<std::int64_t> steps = {};  // step numbers
   std::vector<std::string> warnings = {};
+  /// What another profiler recorded: a serialized XSpace, which is joined with this one.
+  std::string more = {};
 };
 
 /// The serialized message XSpace, which TensorBoard's profile plugin reads.
 std::string to_xspace(const Space& space);
-/// JSON for Perfetto and chrome://tracing.
+/// JSON for Perfetto and chrome://tracing, without what another profiler recorded.
 std::string to_chrome_trace(const Space& space);
 
 }  // namespace tessera::profile

@@ -239,6 +239,10 @@ std::byte* Buffer::fetch() {
   return data_;
 }
 
+void Buffer::wait() const {
+  if (data_.load(std::memory_order_acquire) == nullptr) copies()->wait();
+}
+
 std::shared_ptr<const DeviceCopies> Buffer::copies() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return copies_;

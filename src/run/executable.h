@@ -28,6 +28,9 @@ namespace tessera::run {
 class DeviceCopies {
  public:
   virtual ~DeviceCopies() = default;
+  /// Waits until the tile is computed. Throws RuntimeFault if the program that computes it has
+  /// failed.
+  virtual void wait() const = 0;
   /// Waits until the tile is computed, and copies it to the host. Throws RuntimeFault if the
   /// program that computes it has failed.
   virtual void read(std::span<std::byte> to) const = 0;
@@ -53,6 +56,8 @@ class Buffer {
     return data != nullptr ? data : fetch();
   }
   std::int64_t size() const { return size_; }
+  /// Waits until the devices have computed the tile; it may throw RuntimeFault.
+  void wait() const;
 
   /// nullptr if no device has this tile.
   std::shared_ptr<const DeviceCopies> copies() const;

@@ -1,10 +1,15 @@
 // What is wrong with a plugin is told before anything runs.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include <tessera/engine.h>
 #include <tessera/error.h>
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 #include <tessera/shardings.h>
 
+#include "run/pjrt/options.h"
 #include "tests/pjrt/plugin.h"
 
 namespace tessera::testing {
@@ -31,6 +36,59 @@ TEST(PjrtPaths, ThatAreNoPlugins) {
             "set_engine: the PJRT plugin cannot be loaded");
   EXPECT_EQ(mistake_of_engine("pjrt:" TESSERA_SHARED_LIBRARY).what,
             "set_engine: the shared library is not a PJRT plugin");
+}
+
+TEST(PjrtPaths, OfAnotherProcessor) {
+  std::ifstream own(TESSERA_SHARED_LIBRARY, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(own), {}};
+  constexpr std::size_t kMachine = 18;  // in the header of the file
+  ASSERT_GT(bytes.size(), kMachine);
+  bytes[kMachine] = static_cast<char>(243);  // riscv
+  const std::string path = ::testing::TempDir() + "riscv_plugin.so";
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Mistake mistake = mistake_of_engine("pjrt:" + path);
+  EXPECT_EQ(mistake.what, "set_engine: the PJRT plugin is for another processor");
+  EXPECT_EQ(mistake.found, path + ", for riscv");
+  EXPECT_EQ(mistake.cure, "install the package of the plugin for this machine");
+  std::filesystem::remove(path);
+}
+
+TEST(PjrtPaths, OfAPluginThatNeedsALibrary) {
+  const Mistake mistake = mistake_of_engine("pjrt:" TESSERA_NEEDING_PLUGIN);
+  EXPECT_EQ(mistake.what, "set_engine: the PJRT plugin cannot be loaded");
+  EXPECT_NE(mistake.found.find("libpjrt_needed.so: cannot open shared object file"),
+            std::string::npos)
+      << mistake.found;
+  EXPECT_NE(mistake.cure.find("LD_LIBRARY_PATH"), std::string::npos) << mistake.cure;
+}
+
+TEST(PjrtOptions, ThatAreMisspelt) {
+  const Mistake mistake = mistake_of_engine("pjrt:x.so,cpu_device_cuont=8");
+  EXPECT_EQ(mistake.what, "set_engine: the PJRT plugin has no option of this name");
+  EXPECT_EQ(mistake.found, "cpu_device_cuont=8");
+  EXPECT_EQ(mistake.wanted, "the name of an option, such as cpu_device_count");
+  EXPECT_EQ(mistake.cure, "write cpu_device_count=8");
+}
+
+TEST(PjrtOptions, HaveTheTypesOfTheirValues) {
+  using Type = run::pjrt::abi::NamedValue::Type;
+  const run::pjrt::ClientSpec spec =
+      run::pjrt::parse_spec("a/b.so,five=5,half=0.5,list=[3,-1],no=false,text=[x],word=bfc", {});
+  EXPECT_EQ(spec.path, "a/b.so");
+  const run::pjrt::NamedValues values(spec.options);
+  const std::vector<run::pjrt::abi::NamedValue>& all = values.all();
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[0].type, Type::int64);
+  EXPECT_EQ(all[0].int64, 5);
+  EXPECT_EQ(all[1].type, Type::float32);
+  EXPECT_EQ(all[1].float32, 0.5F);
+  EXPECT_EQ(all[2].type, Type::int64_list);
+  EXPECT_EQ(std::vector<std::int64_t>(all[2].int64_list, all[2].int64_list + all[2].value_size),
+            (std::vector<std::int64_t>{3, -1}));
+  EXPECT_EQ(all[3].type, Type::boolean);
+  EXPECT_FALSE(all[3].boolean);
+  EXPECT_EQ(all[4].type, Type::text);
+  EXPECT_EQ(std::string(all[5].text, all[5].value_size), "bfc");
 }
 
 TEST(PjrtPaths, ThatAreNotWellFormed) {

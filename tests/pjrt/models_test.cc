@@ -1,9 +1,7 @@
 // The models of the examples on the devices of a plugin, through the command line.
+#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "tests/cases/case_file.h"
 #include "tests/pjrt/plugin.h"
 
 namespace tessera::testing {
@@ -19,29 +17,8 @@ const std::string kVit =
     "train vit --batch 8 --layers 1 --embed 16 --mlp-dim 16 --heads 2 --patch 16 ";
 const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 ";
 
-class PjrtModels : public Pjrt {
+class PjrtModels : public PjrtCommands {
  protected:
-  void SetUp() override {
-    Pjrt::SetUp();
-    std::string name = (fs::temp_directory_path() / "pjrt_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override {
-    fs::remove_all(folder_);
-    Pjrt::TearDown();
-  }
-  CommandOutcome run(const std::string& arguments) const {
-    return run_command(TESSERA_COMMAND, arguments + " --progress off", "", folder_);
-  }
-  std::vector<double> losses(const std::string& arguments) const {
-    const CommandOutcome outcome = run(arguments + " --json r.json");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
-    std::ifstream file(folder_ / "r.json");
-    const nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
-    EXPECT_TRUE(report.is_object());
-    return report.value("losses", std::vector<double>());
-  }
   /// The first step's loss differs by rounding only; later ones by what the updates add to it.
   void expect_close(const std::string& arguments) const {
     SCOPED_TRACE(arguments);
@@ -55,8 +32,6 @@ class PjrtModels : public Pjrt {
       EXPECT_NEAR(found[i], wanted[i], tolerance * std::abs(wanted[i])) << "step " << i;
     }
   }
-
-  fs::path folder_;
 };
 
 TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
@@ -75,7 +50,7 @@ TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
   const std::string all = kLm + "--mesh data=4 --params fsdp --every 2 --checkpoint run ";
   ASSERT_EQ(run(all + "--steps 2").exit_code, 0);
   const std::vector<double> found = losses(all + "--steps 4 --resume --engine " + test_plugin());
-  fs::remove_all(folder_ / "run");
+  fs::remove_all(folder() / "run");
   const std::vector<double> wanted = losses(all + "--steps 4");
   ASSERT_FALSE(found.empty());
   EXPECT_NEAR(found.back(), wanted.back(), 1e-3 * std::abs(wanted.back()));
@@ -97,7 +72,6 @@ TEST_F(PjrtModels, TellWhatADeviceCannotRun) {
               "--timeline p.svg: only the host engine times the tasks of a pipeline");
   expect_told(kPipeline + "--mesh stage=2 --schedule auto",
               "--schedule auto: only the host engine times the tasks of a pipeline");
-  expect_told(kLm + "--profile p", "--profile: only programs of the host engine are timed");
 }
 
 TEST(PjrtAborts, AreToldWithTheirCure) {

@@ -10,20 +10,42 @@ namespace tessera::cli {
 
 namespace {
 
-std::atomic<const char*> message_of_aborts = "";
+std::atomic<const char*> text_before = "";
+std::atomic<const char*> text_after = "";
+
+const char* name_of_end(int signal) {
+  switch (signal) {
+    case SIGABRT:
+      return "abort()";
+    case SIGBUS:
+      return "SIGBUS";
+    case SIGFPE:
+      return "SIGFPE";
+    case SIGILL:
+      return "SIGILL";
+    case SIGSEGV:
+      return "SIGSEGV";
+    default:
+      return "a signal";
+  }
+}
 
 /// Only what may be called in a signal handler.
-void end_with_message(int /*signal*/) {
-  const char* message = message_of_aborts;
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, std::strlen(message));
+void end_with_message(int signal) {
+  for (const char* text : {text_before.load(), name_of_end(signal), text_after.load()}) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+  }
   std::_Exit(2);
 }
 
 }  // namespace
 
-void report_aborts(const char* message) {
-  message_of_aborts = message;
-  std::signal(SIGABRT, end_with_message);
+void report_aborts(const char* before, const char* after) {
+  text_before = before;
+  text_after = after;
+  for (const int signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) {
+    std::signal(signal, end_with_message);
+  }
 }
 
 }  // namespace tessera::cli

@@ -44,7 +44,7 @@ void add_show_command(Command& parent, const JobInfo& info, void (*add_flags)(Co
     J job(*flags, mesh);
     with_lowered(job, *flags, info, mesh, [&](const LoweredProgram& step, const StepFacts& facts) {
       show(*show_flags, {.path = flags->json, .config = config_of(job, *flags)}, step,
-           facts.memory);
+           {.own = facts.memory, .of_host = facts.host_memory});
     });
   });
 }

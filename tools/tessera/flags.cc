@@ -277,7 +277,8 @@ void apply(const TrainFlags& flags) {
   }
   if (flags.engine != "host" && flags.engine != "reference") {
     report_aborts(
-        "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is above. "
+        "tessera: fault: the PJRT plugin ended the process with ",
+        "; what it wrote is above. "
         "Checkpoints that were saved are intact: --resume continues from the last one.\n");
   }
   try {

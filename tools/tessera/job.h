@@ -23,6 +23,8 @@ namespace tessera::cli {
 struct StepFacts {
   std::function<ScheduleCosts()> costs;  // the estimated costs of a pipeline's stages
   std::function<MemoryPlan()> memory;    // compiles the step
+  /// On a PJRT plugin: what the host engine would plan for the step.
+  std::function<MemoryPlan()> host_memory = {};
 };
 /// Lowers the step of a job in the state that the job has now.
 using LowerStep = std::function<StepFacts()>;

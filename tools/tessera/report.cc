@@ -51,14 +51,6 @@ std::string table(const std::vector<Row>& rows) {
 
 namespace {
 
-void check_profile(const TrainFlags& flags) {
-  if (flags.profile.empty() || engine() != "pjrt") return;
-  throw UserError({.what = "--profile: only programs of the host engine are timed by region",
-                   .found = "--engine " + std::string(engine()),
-                   .wanted = "the host engine",
-                   .cure = "leave out --profile, or --engine"});
-}
-
 /// Checks the output paths before the run: a run of hours should not fail at its end for a wrong
 /// path. All processes check them, so that all of them end with the same error.
 void check_paths(const TrainFlags& flags) {
@@ -73,7 +65,6 @@ void check_paths(const TrainFlags& flags) {
 Report::Report(const TrainFlags& flags, StepWork work)
     : flags_(flags), work_(std::move(work)), is_first_(process_index() == 0) {
   check_paths(flags);
-  check_profile(flags);
   if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
   if (is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0)
     progress_.emplace(flags.steps, work_);
@@ -117,7 +108,7 @@ void Report::planned(const MemoryPlan& own) {
 namespace {
 
 /// A row for each region, the longest time first. The last row is the time in which threads had no
-/// task to run.
+/// task to run; on the devices of a plugin there is no such row.
 std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double steps,
                              double thread_seconds) {
   std::vector<Row> rows = {{"ms/step", "share", "times", "GFLOP/s", "GB/s", "line", "region"}};
@@ -138,6 +129,7 @@ std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double step
          number("%.1f", static_cast<double>(region.bytes) * rate), to_string(region.where),
          region.name});
   }
+  if (engine() == "pjrt") return rows;
   rows.push_back({number("%.3f", waiting * 1e3 / steps),
                   number("%.1f%%", 100 * waiting / thread_seconds), "", "", "", "",
                   "no task to run"});
@@ -172,8 +164,10 @@ void Report::end_profile() {
   if (!is_first_) return;
   double seconds = 0;
   for (std::size_t i = profiled_from_; i < step_ms_.size(); ++i) seconds += step_ms_[i] * 1e-3;
+  // Programs of a plugin have no threads of ours: their share is that of the time.
+  const double threads = engine() == "pjrt" ? 1 : num_threads();
   std::vector<Row> rows = region_rows(
-      regions, static_cast<double>(step_ms_.size() - profiled_from_), seconds * num_threads());
+      regions, static_cast<double>(step_ms_.size() - profiled_from_), seconds * threads);
   const std::string path = flags_.profile + "/regions.txt";
   std::error_code ignored;  // write_file() reports a missing folder
   std::filesystem::create_directories(flags_.profile, ignored);

@@ -85,18 +85,39 @@ Shown collectives_of(const LoweredProgram& step) {
   return shown;
 }
 
+/// The names and bytes of a plan, in the order in which they are printed.
+std::vector<std::pair<std::string, std::int64_t>> parts_of(const MemoryPlan& plan) {
+  std::vector<std::pair<std::string, std::int64_t>> parts = {{"arguments", plan.arguments},
+                                                             {"results", plan.results},
+                                                             {"temporaries", plan.temporaries},
+                                                             {"peak", plan.peak}};
+  for (std::size_t group = 0; group < plan.group_peaks.size(); ++group) {
+    parts.emplace_back("group " + std::to_string(group), plan.group_peaks[group]);
+  }
+  return parts;
+}
+
 Shown memory_of(const MemoryPlan& plan) {
   Shown shown{.text = "bytes of one device\n"};
-  auto add = [&](const char* key, std::int64_t bytes) {
-    shown.text += cell(key, 12) + right_cell(std::to_string(bytes), 16) + "\n";
-    shown.object[key] = bytes;
-  };
-  add("arguments", plan.arguments);
-  add("results", plan.results);
-  add("temporaries", plan.temporaries);
-  add("peak", plan.peak);
-  for (std::size_t group = 0; group < plan.group_peaks.size(); ++group) {
-    add(("group " + std::to_string(group)).c_str(), plan.group_peaks[group]);
+  for (const auto& [name, bytes] : parts_of(plan)) {
+    shown.text += cell(name, 12) + right_cell(std::to_string(bytes), 16) + "\n";
+    shown.object[name] = bytes;
+  }
+  return shown;
+}
+
+/// The plan of a plugin's compiler, beside that of the host engine.
+Shown memory_beside(const MemoryPlan& plan, const MemoryPlan& host) {
+  Shown shown{.text = "bytes of one device\n" + cell("", 12) + right_cell("plugin", 16) +
+                      right_cell("host engine", 16) + "\n"};
+  const auto wanted = parts_of(host);
+  const auto found = parts_of(plan);
+  for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i) {
+    const auto& [name, bytes] = found[i];
+    shown.text += cell(name, 12) + right_cell(std::to_string(bytes), 16) +
+                  right_cell(std::to_string(wanted[i].second), 16) + "\n";
+    shown.object[name] = bytes;
+    shown.object["host"][name] = wanted[i].second;
   }
   return shown;
 }
@@ -164,8 +185,8 @@ void add_show_flags(Command& command, ShowFlags& flags) {
 }
 
 void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& step,
-          const std::function<MemoryPlan()>& memory) {
-  if (flags.what == "memory" && engine() != "host") {
+          const MemoryPlans& memory) {
+  if (flags.what == "memory" && engine() == "reference") {
     throw UserError({.what = "--what memory: this engine does not plan memory",
                      .found = "--engine " + std::string(engine()),
                      .wanted = "--engine host",
@@ -188,7 +209,10 @@ void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& st
   if (flags.what == "stablehlo") shown = stablehlo_of(step);
   if (flags.what == "sharding") shown = sharding_of(step);
   if (flags.what == "collectives") shown = collectives_of(step);
-  if (flags.what == "memory") shown = memory_of(memory());
+  if (flags.what == "memory") {
+    const MemoryPlan own = memory.own();
+    shown = engine() == "pjrt" ? memory_beside(own, memory.of_host()) : memory_of(own);
+  }
   if (flags.what == "tasks") shown = tasks_of(step);
   if (file.path != "-") print(shown.text);
   if (file.path.empty()) return;

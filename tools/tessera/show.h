@@ -25,8 +25,13 @@ struct JsonFile {
   std::string path;       // empty: no JSON; -: standard output, without the text
   nlohmann::json config;  // of the model and the optimiser
 };
-/// Prints what --what asks for, and writes it as JSON if asked. `memory` compiles the step.
+/// Both functions compile the step.
+struct MemoryPlans {
+  std::function<MemoryPlan()> own;      // of the engine
+  std::function<MemoryPlan()> of_host;  // what the host engine would plan
+};
+/// Prints what --what asks for, and writes it as JSON if asked.
 void show(const ShowFlags& flags, const JsonFile& json, const LoweredProgram& step,
-          const std::function<MemoryPlan()>& memory);
+          const MemoryPlans& memory);
 
 }  // namespace tessera::cli

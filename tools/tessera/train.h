@@ -118,6 +118,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   waiting.reset();
   report.planned(step.memory());
   auto last_loss = static_cast<float>(checkpoints.last_loss().value_or(NAN));
+  checkpoints.before_steps(first, state, job.data_position());
   std::int64_t done = first;
   for (; done < flags.steps && stop.begin(done); ++done) {
     report.begin_data();
@@ -143,6 +144,16 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   report_end(job, flags, info, state.params, last_loss, step.program(done > first), report);
 }
 
+/// The plan of the host engine in the numerics that are nearest to those of a plugin.
+template <typename J>
+MemoryPlan host_memory(const J& job, const StepShapes<J>& shapes) {
+  const Context context;
+  const use_context scope(context);
+  set_engine("host", std::source_location());
+  set_numerics(Numerics::fast);
+  return shapes.lower(job).compile().memory();
+}
+
 /// Lowers the step without running anything, and calls `use` with it.
 template <typename J>
 void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
@@ -156,7 +167,9 @@ void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Me
   std::optional<Waiting> waiting("compiling the step");
   const auto& step = lowered.get();
   waiting.reset();
-  use(step, {.costs = {}, .memory = [&] { return step.compile().memory(); }});
+  use(step, {.costs = {},
+             .memory = [&] { return step.compile().memory(); },
+             .host_memory = [&] { return host_memory(job, shapes); }});
 }
 
 /// The sizes of the model and the flags of the optimiser.

@@ -1,6 +1,7 @@
 #include "api/call/device_program.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 
 #include <tessera/error.h>
@@ -39,6 +40,27 @@ std::vector<run::DevicePort> ports_of(const ir::Function& function,
   return ports;
 }
 
+/// `the result of mul at model.h:12 in train_step`
+std::string origin_of(const ir::Equation& equation, const std::string& program) {
+  const std::string line = to_string(equation.span);
+  return fmt::format("the result of {}{}{} in {}", ir::op_name(*equation.op),
+                     line.empty() ? "" : " at ", line, program);
+}
+
+std::vector<run::DevicePort> output_ports(const ir::Function& function, const std::string& program,
+                                          std::int64_t first_device) {
+  std::map<ir::ValueId, const ir::Equation*> made_by;
+  for (const ir::Equation& equation : function.equations) {
+    for (const ir::ValueId id : equation.results) made_by[id] = &equation;
+  }
+  std::vector<run::DevicePort> ports = ports_of(function, function.outputs, first_device);
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const auto found = made_by.find(function.outputs[i]);
+    if (found != made_by.end()) ports[i].origin = origin_of(*found->second, program);
+  }
+  return ports;
+}
+
 /// Compiles functions of one mesh for groups of devices. The devices of group g begin at g times
 /// the number of devices of the mesh.
 class DeviceCompiler {
@@ -61,7 +83,7 @@ class DeviceCompiler {
                               .first_device = first,
                               .num_devices = function.mesh.num_devices(),
                               .inputs = ports_of(function, function.inputs, first),
-                              .outputs = ports_of(function, function.outputs, first),
+                              .outputs = output_ports(function, name, first),
                               .is_donated = is_donated});
     return known;
   }

@@ -59,6 +59,8 @@ struct DevicePort {
   DType dtype;
   Shape room;  // every device has room for the largest tile
   std::vector<DeviceTile> tiles;
+  /// Of an output: the op and the line that compute it, for messages.
+  std::string origin = {};
 };
 
 /// A program in StableHLO text, which `num_devices` devices from the first one on run as replicas.
@@ -86,6 +88,39 @@ struct BackendInfo {
   std::vector<DeviceInfo> devices;
 };
 
+/// A call of an accelerator's runtime as the host sees it. Times are those of Clock, in ns.
+struct DeviceCall {
+  enum class Kind : std::uint8_t { execute, upload, copy, wait, download };
+  Kind kind = Kind::execute;
+  std::string program = {};  // of execute
+  std::int64_t bytes = 0;    // moved, on all devices
+  std::int64_t first_device = 0;
+  std::int64_t num_devices = 1;
+  int thread = 0;  // of the host, numbered in the order of their first calls
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  // Of execute: while the devices were busy with it.
+  std::int64_t busy_from_ns = 0;
+  std::int64_t busy_until_ns = 0;
+};
+
+/// All calls of a kind and a program.
+struct DeviceCallTotal {
+  DeviceCall::Kind kind = DeviceCall::Kind::execute;
+  std::string program = {};
+  std::int64_t count = 0;
+  std::int64_t ns = 0;  // execute: of the devices; otherwise of the calling threads
+  std::int64_t bytes = 0;
+};
+
+struct DeviceTrace {
+  std::vector<std::string> device_kinds;
+  std::vector<DeviceCall> calls;
+  std::int64_t num_lost = 0;  // calls that exceeded the limit on records
+  /// What the profiler of the accelerator recorded: a serialized XSpace. Empty if it has none.
+  std::string space;
+};
+
 /// The devices of an accelerator and their compiler.
 class Backend {
  public:
@@ -97,6 +132,16 @@ class Backend {
   virtual std::shared_ptr<const Runnable> compile(const DeviceProgram& program) = 0;
   /// A program that copies an array to the devices of the port.
   virtual std::shared_ptr<const Runnable> transfer(const DevicePort& port) = 0;
+
+  /// Records all calls, and what the devices do if the accelerator has a profiler. Throws
+  /// RuntimeFault if that cannot start.
+  virtual void start_trace() = 0;
+  /// Waits until the devices are idle.
+  virtual DeviceTrace stop_trace() = 0;
+  /// Adds up all calls from now on.
+  virtual void start_profile() = 0;
+  /// Waits until the devices are idle; the longest times come first.
+  virtual std::vector<DeviceCallTotal> stop_profile() = 0;
 };
 
 }  // namespace tessera::run

@@ -17,6 +17,7 @@ struct Client;
 struct Device;
 struct DeviceDescription;
 struct Memory;
+struct Topology;
 struct Loaded;
 struct Compiled;
 struct Buffer;
@@ -98,11 +99,13 @@ enum class Function : std::size_t {
   buffer_add_reference = 74,
   buffer_drop_reference = 75,
   buffer_data = 76,
+  topology_create = 82,
   topology_destroy = 83,
   topology_platform_name = 84,
   topology_platform_version = 85,
   topology_descriptions = 86,
   topology_attributes = 88,
+  compile_for_topology = 89,
   compiled_output_types = 90,
   compiled_output_dimensions = 91,
   buffer_copy_to_memory = 92,
@@ -160,6 +163,15 @@ using GetApi = const Api* (*)();
 struct Head {
   std::size_t struct_size = 0;
   void* extensions = nullptr;
+};
+
+enum class Extension : int { profiler = 1, shardings = 19 };
+
+/// The extensions of a plugin are a list of structs that begin like this.
+struct ExtensionHead {
+  std::size_t struct_size = 0;
+  Extension type = {};
+  const ExtensionHead* next = nullptr;
 };
 
 struct ErrorDestroy : Head {

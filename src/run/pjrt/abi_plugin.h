@@ -5,8 +5,6 @@
 
 namespace tessera::run::pjrt::abi {
 
-struct Topology;
-
 struct PluginAttributes : Head {
   static constexpr Function kFunction = Function::plugin_attributes;
   const NamedValue* attributes = nullptr;  // out
@@ -15,22 +13,9 @@ struct PluginAttributes : Head {
 
 // --- events
 
-struct EventIsReady : Head {
-  static constexpr Function kFunction = Function::event_is_ready;
-  Event* event = nullptr;
-  bool is_ready = false;  // out
-};
-
 struct EventError : Head {
   static constexpr Function kFunction = Function::event_error;
   Event* event = nullptr;
-};
-
-struct EventOnReady : Head {
-  static constexpr Function kFunction = Function::event_on_ready;
-  Event* event = nullptr;
-  void (*callback)(Error* error, void* data) = nullptr;  // takes the error
-  void* data = nullptr;
 };
 
 // --- one object in, one value or list out
@@ -39,13 +24,6 @@ template <Function function, typename Object>
 struct Destroy : Head {
   static constexpr Function kFunction = function;
   Object* object = nullptr;
-};
-
-template <Function function, typename Object, typename Value>
-struct Get : Head {
-  static constexpr Function kFunction = function;
-  Object* object = nullptr;
-  Value value = {};  // out
 };
 
 template <Function function, typename Object>
@@ -209,7 +187,6 @@ using BufferMemory = Get<Function::buffer_memory, Buffer, Memory*>;
 using BufferDelete = Destroy<Function::buffer_delete, Buffer>;
 using BufferIsDeleted = Get<Function::buffer_is_deleted, Buffer, bool>;
 using BufferIsOnCpu = Get<Function::buffer_is_on_cpu, Buffer, bool>;
-using BufferReadyEvent = Get<Function::buffer_ready_event, Buffer, Event*>;
 using BufferAddress = Get<Function::buffer_address, Buffer, std::uintptr_t>;
 using BufferData = Get<Function::buffer_data, Buffer, void*>;
 using AddReference = Destroy<Function::buffer_add_reference, Buffer>;
@@ -223,8 +200,6 @@ struct BufferCopyToMemory : Head {
 };
 
 // --- extension: how the arguments and results of a program are split
-
-enum class Extension : int { shardings = 19 };
 
 /// Each sharding is a serialized xla.OpSharding.
 struct GetShardings : Head {

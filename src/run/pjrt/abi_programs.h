@@ -1,9 +1,32 @@
-// The second part of abi.h: programs and buffers.
+// The second part of abi.h: programs, buffers and the events that tell when they are ready.
 #pragma once
 
 #include "run/pjrt/abi.h"
 
 namespace tessera::run::pjrt::abi {
+
+struct EventIsReady : Head {
+  static constexpr Function kFunction = Function::event_is_ready;
+  Event* event = nullptr;
+  bool is_ready = false;  // out
+};
+
+struct EventOnReady : Head {
+  static constexpr Function kFunction = Function::event_on_ready;
+  Event* event = nullptr;
+  void (*callback)(Error* error, void* data) = nullptr;  // takes the error
+  void* data = nullptr;
+};
+
+/// One object in, one value out.
+template <Function function, typename Object, typename Value>
+struct Get : Head {
+  static constexpr Function kFunction = function;
+  Object* object = nullptr;
+  Value value = {};  // out
+};
+
+using BufferReadyEvent = Get<Function::buffer_ready_event, Buffer, Event*>;
 
 struct Program : Head {
   const char* code = nullptr;
@@ -19,6 +42,26 @@ struct Compile : Head {
   const char* options = nullptr;
   std::size_t options_size = 0;
   Loaded* loaded = nullptr;  // out
+};
+
+/// Devices that are not there, for which programs can be compiled all the same.
+struct TopologyCreate : Head {
+  static constexpr Function kFunction = Function::topology_create;
+  const char* name = nullptr;
+  std::size_t name_size = 0;
+  const NamedValue* options = nullptr;
+  std::size_t num_options = 0;
+  Topology* topology = nullptr;  // out
+};
+
+struct CompileForTopology : Head {
+  static constexpr Function kFunction = Function::compile_for_topology;
+  const Topology* topology = nullptr;
+  const Program* program = nullptr;
+  const char* options = nullptr;
+  std::size_t options_size = 0;
+  Client* client = nullptr;
+  Compiled* compiled = nullptr;  // out
 };
 
 enum class HostSemantics : int { only_during_call = 0, until_transfer_completes = 1 };

@@ -1,74 +1,21 @@
 #include "run/pjrt/client.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <numeric>
 
 #include <tessera/error.h>
 
 #include "run/pjrt/elements.h"
+#include "run/pjrt/find.h"
 #include "run/pjrt/messages.h"
 #include "run/pjrt/runnable.h"
+#include "run/recorder.h"
 
 namespace tessera::run::pjrt {
 
-namespace {
-
-/// A whole number, `true`, `false`, a number with a point, or else a text.
-abi::NamedValue named_value(const std::string& name, const std::string& value) {
-  abi::NamedValue named;
-  named.struct_size = sizeof(named);
-  named.name = name.data();
-  named.name_size = name.size();
-  named.value_size = 1;
-  const char* const end = value.data() + value.size();
-  std::int64_t whole = 0;
-  float number = 0;
-  if (value == "true" || value == "false") {
-    named.type = abi::NamedValue::Type::boolean;
-    named.boolean = value == "true";
-  } else if (std::from_chars(value.data(), end, whole).ptr == end) {
-    named.type = abi::NamedValue::Type::int64;
-    named.int64 = whole;
-  } else if (std::from_chars(value.data(), end, number).ptr == end) {
-    named.type = abi::NamedValue::Type::float32;
-    named.float32 = number;
-  } else {
-    named.type = abi::NamedValue::Type::text;
-    named.text = value.data();
-    named.value_size = value.size();
-  }
-  return named;
-}
-
-}  // namespace
-
-ClientSpec parse_spec(std::string_view text, const Span& where) {
-  ClientSpec spec;
-  std::size_t end = std::min(text.find(','), text.size());
-  spec.path = text.substr(0, end);
-  bool is_valid = !spec.path.empty();
-  while (end < text.size()) {
-    const std::size_t begin = end + 1;
-    end = std::min(text.find(',', begin), text.size());
-    const std::string_view option = text.substr(begin, end - begin);
-    const std::size_t equals = option.find('=');
-    if (equals == std::string_view::npos || equals == 0 || equals + 1 == option.size()) {
-      is_valid = false;
-      continue;
-    }
-    spec.options.emplace(option.substr(0, equals), option.substr(equals + 1));
-  }
-  if (is_valid) return spec;
-  throw UserError({.what = "set_engine: the engine pjrt needs the path of a plugin",
-                   .where = where,
-                   .found = fmt::format("pjrt:{}", text),
-                   .wanted = "pjrt:PATH or pjrt:PATH,OPTION=VALUE",
-                   .cure = "write for example pjrt:/opt/pjrt_plugin.so,cpu_device_count=8"});
-}
-
-Client::Client(const ClientSpec& spec, const Span& where) : plugin_(spec.path, where) {
+Client::Client(const ClientSpec& spec, const Span& where)
+    : plugin_(spec.path, where), cuda_folder_(find_cuda_folder(spec.path)) {
   create(spec, where);
   abi::PlatformName name;
   name.client = client_;
@@ -82,15 +29,14 @@ Client::Client(const ClientSpec& spec, const Span& where) : plugin_(spec.path, w
 }
 
 void Client::create(const ClientSpec& spec, const Span& where) {
-  std::vector<abi::NamedValue> options;
+  const NamedValues options(spec.options);
   std::string names;
   for (const auto& [name, value] : spec.options) {
-    options.push_back(named_value(name, value));
     names += fmt::format("{}{}={}", names.empty() ? "" : ", ", name, value);
   }
   abi::ClientCreate create;
-  create.options = options.data();
-  create.num_options = options.size();
+  create.options = options.all().data();
+  create.num_options = options.all().size();
   if (const std::optional<Failure> failure = plugin_.try_call(create)) {
     throw UserError(
         {.what = "set_engine: the PJRT plugin has no devices for this process",
@@ -146,23 +92,54 @@ BufferHandle Client::own(abi::Buffer* buffer) const {
           }};
 }
 
-BufferHandle Client::upload(const std::byte* data, DType dtype, const Shape& shape,
-                            std::int64_t device) const {
+namespace {
+
+std::int64_t upload_bytes(DType dtype, const Shape& shape) {
+  return num_elements(shape) * static_cast<std::int64_t>(size_bytes(dtype));
+}
+
+}  // namespace
+
+BufferHandle Client::upload(const std::byte* data, std::shared_ptr<const void> owner, DType dtype,
+                            const Shape& shape, std::int64_t device) {
+  // The plugin copies small arrays faster than it tells later that it has read them.
+  constexpr std::int64_t kSmallBytes = 64 << 10;
+  const std::int64_t bytes = upload_bytes(dtype, shape);
+  const bool is_small = bytes <= kSmallBytes;
+  const TimedCall timed(calls_,
+                        {.kind = DeviceCall::Kind::upload, .bytes = bytes, .first_device = device});
+  uploads_.let_go(plugin_);
   abi::BufferFromHost from;
   from.client = client_;
   from.data = data;
   from.type = element_type(dtype);
   from.dims = shape.data();
   from.num_dims = shape.size();
-  from.semantics = abi::HostSemantics::until_transfer_completes;
+  from.semantics = is_small ? abi::HostSemantics::only_during_call
+                            : abi::HostSemantics::until_transfer_completes;
   from.device = devices_[static_cast<std::size_t>(device)];
   plugin_.call(from);
   BufferHandle buffer = own(from.buffer);
-  if (const auto failure = plugin_.await(from.done_with_host_buffer)) plugin_.fail(*failure);
+  uploads_.add(from.done_with_host_buffer, is_small ? nullptr : std::move(owner));
   return buffer;
 }
 
-void Client::download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to) const {
+std::optional<Failure> Client::wait(abi::Buffer* buffer) {
+  const TimedCall timed(calls_, {.kind = DeviceCall::Kind::wait});
+  abi::BufferReadyEvent ready;
+  ready.object = buffer;
+  if (std::optional<Failure> failure = plugin_.try_call(ready)) return failure;
+  return plugin_.await(ready.value);
+}
+
+std::optional<Failure> Client::download(abi::Buffer* buffer, std::size_t rank,
+                                        std::span<std::byte> to) {
+  // So that a profile tells waiting and copying apart.
+  if (calls_.is_on()) {
+    if (std::optional<Failure> failure = wait(buffer)) return failure;
+  }
+  const TimedCall timed(
+      calls_, {.kind = DeviceCall::Kind::download, .bytes = static_cast<std::int64_t>(to.size())});
   std::vector<std::int64_t> minor_to_major(rank);
   std::iota(minor_to_major.rbegin(), minor_to_major.rend(), std::int64_t{0});
   abi::MemoryLayout layout;
@@ -175,11 +152,14 @@ void Client::download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte
   copy.layout = &layout;
   copy.data = to.data();
   copy.data_size = to.size();
-  plugin_.call(copy);
-  if (const auto failure = plugin_.await(copy.event)) plugin_.fail(*failure);
+  if (std::optional<Failure> failure = plugin_.try_call(copy)) return failure;
+  std::optional<Failure> failure = plugin_.await(copy.event);
+  uploads_.let_go(plugin_);
+  return failure;
 }
 
-BufferHandle Client::copy(abi::Buffer* buffer, std::int64_t device) const {
+BufferHandle Client::copy(abi::Buffer* buffer, std::int64_t device) {
+  const TimedCall timed(calls_, {.kind = DeviceCall::Kind::copy, .first_device = device});
   abi::BufferCopyToDevice copy;
   copy.buffer = buffer;
   copy.device = devices_[static_cast<std::size_t>(device)];
@@ -187,19 +167,46 @@ BufferHandle Client::copy(abi::Buffer* buffer, std::int64_t device) const {
   return own(copy.copy);
 }
 
-void Client::execute(abi::Execute& execute, std::int64_t first_device) {
+void Client::execute(abi::Execute& execute, const std::string& name, std::int64_t first_device) {
   constexpr std::size_t kMostInFlight = 2;
+  uploads_.let_go(plugin_);
   const std::lock_guard<std::mutex> lock(mutex_);
   std::deque<std::vector<abi::Event*>>& in_flight = in_flight_[first_device];
   while (in_flight.size() >= kMostInFlight) {
+    const TimedCall timed(calls_, {.kind = DeviceCall::Kind::wait, .first_device = first_device});
     // What failed is reported where its results are read.
     for (abi::Event* event : in_flight.front()) plugin_.await(event);
     in_flight.pop_front();
   }
   std::vector<abi::Event*> completed(execute.num_devices, nullptr);
   execute.completed = completed.data();
-  plugin_.call(execute);
+  const bool is_recorded = calls_.is_on();
+  const std::int64_t start_ns = is_recorded ? ns_of(Clock::now()) : 0;
+  if (const auto failure = plugin_.try_call(execute)) plugin_.fail(*failure, "program " + name);
+  if (is_recorded) {
+    calls_.add_execution(plugin_,
+                         {.kind = DeviceCall::Kind::execute,
+                          .program = name,
+                          .first_device = first_device,
+                          .num_devices = static_cast<std::int64_t>(execute.num_devices),
+                          .start_ns = start_ns,
+                          .end_ns = ns_of(Clock::now())},
+                         completed);
+  }
   in_flight.push_back(std::move(completed));
+}
+
+void Client::start_trace() {
+  profiler_ = Profiler::start(plugin_);
+  calls_.start_trace();
+}
+
+DeviceTrace Client::stop_trace() {
+  DeviceTrace trace = calls_.stop_trace();
+  for (const DeviceInfo& info : devices()) trace.device_kinds.push_back(info.kind);
+  const std::unique_ptr<Profiler> profiler = std::move(profiler_);
+  if (profiler != nullptr) trace.space = profiler->finish();
+  return trace;
 }
 
 std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
@@ -213,7 +220,7 @@ std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
                              "option says, for example pjrt:PATH,cpu_device_count=8"});
   }
   const std::vector<int> ids(device_ids_.begin() + program.first_device, device_ids_.begin() + end);
-  const std::string options = compile_options(ids, platform_);
+  const std::string options = compile_options(ids, platform_, cuda_folder_);
   abi::Program text;
   text.struct_size = sizeof(text);
   text.code = program.text.data();
@@ -226,7 +233,9 @@ std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
   compile.program = &text;
   compile.options = options.data();
   compile.options_size = options.size();
-  plugin_.call(compile);
+  if (const auto failure = plugin_.try_call(compile)) {
+    plugin_.fail(*failure, "compiling " + program.name);
+  }
   return std::make_shared<PjrtRunnable>(*this, program, compile.loaded);
 }
 

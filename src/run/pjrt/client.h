@@ -7,24 +7,19 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <tessera/types.h>
 
 #include "run/devices/backend.h"
 #include "run/pjrt/abi_programs.h"
+#include "run/pjrt/calls.h"
+#include "run/pjrt/options.h"
 #include "run/pjrt/plugin.h"
+#include "run/pjrt/profiler.h"
+#include "run/pjrt/uploads.h"
 
 namespace tessera::run::pjrt {
-
-/// Where a plugin is, and the options of its client: `PATH[,NAME=VALUE]...`.
-struct ClientSpec {
-  std::string path;
-  std::map<std::string, std::string> options;
-};
-/// Throws UserError for text that is not of this form.
-ClientSpec parse_spec(std::string_view text, const Span& where);
 
 /// A buffer on a device; it is freed with the last handle.
 using BufferHandle = std::shared_ptr<abi::Buffer>;
@@ -40,19 +35,26 @@ class Client final : public Backend {
   std::shared_ptr<const Runnable> transfer(const DevicePort& port) override;
 
   const Plugin& plugin() const { return plugin_; }
-  /// Copies a dense row-major array to a device.
-  BufferHandle upload(const std::byte* data, DType dtype, const Shape& shape,
-                      std::int64_t device) const;
+  /// Starts to copy a dense row-major array to a device. `owner` holds the array.
+  BufferHandle upload(const std::byte* data, std::shared_ptr<const void> owner, DType dtype,
+                      const Shape& shape, std::int64_t device);
   /// Starts to copy a buffer to another device.
-  BufferHandle copy(abi::Buffer* buffer, std::int64_t device) const;
-  /// Waits until the buffer is computed, and copies it to the host, dense and row-major.
-  void download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to) const;
+  BufferHandle copy(abi::Buffer* buffer, std::int64_t device);
+  /// Waits until the buffer is computed. Returns what is wrong with the program that computes it.
+  std::optional<Failure> wait(abi::Buffer* buffer);
+  /// Waits, and copies the buffer to the host, dense and row-major.
+  std::optional<Failure> download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to);
   BufferHandle own(abi::Buffer* buffer) const;
 
-  /// Starts a program on its devices, of which the first is given. Waits first if two executions
-  /// are in flight there: plugins may block for ever when many programs with collectives wait for
-  /// each other's threads.
-  void execute(abi::Execute& execute, std::int64_t first_device);
+  /// Starts the program `name` on its devices, of which the first is given. Waits first if two
+  /// executions are in flight there: plugins may block for ever when many programs with collectives
+  /// wait for each other's threads.
+  void execute(abi::Execute& execute, const std::string& name, std::int64_t first_device);
+
+  void start_trace() override;
+  DeviceTrace stop_trace() override;
+  void start_profile() override { calls_.start_profile(); }
+  std::vector<DeviceCallTotal> stop_profile() override { return calls_.stop_profile(); }
 
  private:
   std::vector<DeviceInfo> devices() const;
@@ -61,10 +63,14 @@ class Client final : public Backend {
   Plugin plugin_;
   abi::Client* client_ = nullptr;
   std::string platform_;
+  std::string cuda_folder_;  // where the compiler finds its tools; empty if that is not known
   std::vector<abi::Device*> devices_;
   std::vector<int> device_ids_;
   std::mutex mutex_;  // executions start in the same order on all devices
   std::map<std::int64_t, std::deque<std::vector<abi::Event*>>> in_flight_;  // by first device
+  Uploads uploads_;
+  CallRecorder calls_;
+  std::unique_ptr<Profiler> profiler_;  // while a trace is recorded
 };
 
 /// The client of this spec, which lives until the end of the process: arrays may outlive every

@@ -1,7 +1,9 @@
 #include "run/pjrt/find.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <glob.h>
+#include <string_view>
 
 namespace tessera::run::pjrt {
 
@@ -31,6 +33,20 @@ std::optional<std::string> find_gpu_plugin() {
     if (has_found) return path;
   }
   return std::nullopt;
+}
+
+std::string find_cuda_folder(const std::string& plugin) {
+  namespace fs = std::filesystem;
+  const char* flags = std::getenv("XLA_FLAGS");
+  constexpr std::string_view kFlag = "xla_gpu_cuda_data_dir";
+  if (flags != nullptr && std::string_view(flags).find(kFlag) != std::string_view::npos) return "";
+  // site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so
+  const fs::path packages = fs::path(plugin).parent_path().parent_path().parent_path();
+  for (const char* folder : {"nvidia/cu13", "nvidia/cuda_nvcc"}) {
+    std::error_code ignored;
+    if (fs::exists(packages / folder / "bin" / "ptxas", ignored)) return packages / folder;
+  }
+  return "";
 }
 
 }  // namespace tessera::run::pjrt

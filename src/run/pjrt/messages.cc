@@ -49,9 +49,18 @@ constexpr int kReplicaIds = 1;
 namespace entry {
 constexpr int kKey = 1;
 constexpr int kValue = 2;
+constexpr int kText = 1;
 constexpr int kBool = 2;
 constexpr int kInt = 3;
 }  // namespace entry
+// openxla/xla, third_party/tsl/tsl/profiler/protobuf/profiler_options.proto.
+namespace profile {
+constexpr int kVersion = 5;
+constexpr int kDeviceType = 6;
+constexpr int kHostLevel = 2;
+constexpr int kDeviceLevel = 3;
+constexpr int kPrograms = 7;
+}  // namespace profile
 
 Message assignment_of(const std::vector<int>& device_ids) {
   Message ids;
@@ -65,7 +74,8 @@ Message assignment_of(const std::vector<int>& device_ids) {
   return message;
 }
 
-Message override_of(std::string_view key, int kind, std::uint64_t value) {
+template <typename Value>
+Message override_of(std::string_view key, int kind, const Value& value) {
   Message held;
   held.add(kind, value);
   Message message;
@@ -76,7 +86,8 @@ Message override_of(std::string_view key, int kind, std::uint64_t value) {
 
 }  // namespace
 
-std::string compile_options(const std::vector<int>& device_ids, std::string_view platform) {
+std::string compile_options(const std::vector<int>& device_ids, std::string_view platform,
+                            const std::string& cuda_folder) {
   Message build;
   build.add(build::kDeviceOrdinal, ~std::uint64_t{0});  // -1: no device is preferred
   build.add(build::kNumReplicas, device_ids.size());
@@ -86,12 +97,27 @@ std::string compile_options(const std::vector<int>& device_ids, std::string_view
   options.add(kBuildOptions, build);
   if (platform == "cpu") {
     // Otherwise maxima lose NaN.
-    options.add(kOverrides, override_of("xla_cpu_enable_fast_min_max", entry::kBool, 0));
+    options.add(kOverrides,
+                override_of("xla_cpu_enable_fast_min_max", entry::kBool, std::uint64_t{0}));
     // Many virtual devices share few cores: the default of 40 s ends the process.
     constexpr std::uint64_t kSeconds = 600;
     options.add(kOverrides, override_of("xla_cpu_collective_call_terminate_timeout_seconds",
                                         entry::kInt, kSeconds));
   }
+  if (!cuda_folder.empty()) {
+    options.add(kOverrides,
+                override_of("xla_gpu_cuda_data_dir", entry::kText, std::string_view(cuda_folder)));
+  }
+  return options.bytes();
+}
+
+std::string profile_options() {
+  Message options;
+  options.add(profile::kVersion, std::uint64_t{1});
+  options.add(profile::kDeviceType, std::uint64_t{0});  // any
+  options.add(profile::kHostLevel, std::uint64_t{0});   // the rows of the host are ours
+  options.add(profile::kDeviceLevel, std::uint64_t{1});
+  options.add(profile::kPrograms, std::uint64_t{1});
   return options.bytes();
 }
 

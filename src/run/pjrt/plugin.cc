@@ -5,6 +5,8 @@
 
 #include <tessera/error.h>
 
+#include "run/machine/library.h"
+
 namespace tessera::run::pjrt {
 
 namespace {
@@ -17,11 +19,23 @@ const abi::Api* api_of(void* library) {
   return symbol == nullptr ? nullptr : reinterpret_cast<abi::GetApi>(symbol)();
 }
 
+/// dlopen says of a library for another processor that there is no such file.
+void check_machine(const std::string& file, const Span& where) {
+  const std::string machine = other_machine(file);
+  if (machine.empty()) return;
+  throw UserError({.what = "set_engine: the PJRT plugin is for another processor",
+                   .where = where,
+                   .found = fmt::format("{}, for {}", file, machine),
+                   .wanted = "a shared library for " + own_machine(),
+                   .cure = "install the package of the plugin for this machine"});
+}
+
 }  // namespace
 
 Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
   // Without a slash, dlopen would search the folders of the system.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  check_machine(file, where);
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -62,6 +76,12 @@ bool Plugin::has(abi::Function function) const {
   return end <= api_->struct_size && api_->functions[static_cast<std::size_t>(function)] != nullptr;
 }
 
+const abi::ExtensionHead* Plugin::extension(abi::Extension type) const {
+  const auto* head = static_cast<const abi::ExtensionHead*>(api_->extensions);
+  while (head != nullptr && head->type != type) head = head->next;
+  return head;
+}
+
 abi::Error* Plugin::call_raw(abi::Function function, void* arguments) const {
   require(has(function), "a plugin has the functions of its version");
   return api_->functions[static_cast<std::size_t>(function)](arguments);
@@ -94,11 +114,12 @@ std::optional<Failure> Plugin::await(abi::Event* event) const {
   return failure;
 }
 
-void Plugin::fail(const Failure& failure) const {
+void Plugin::fail(const Failure& failure, const std::string& subject) const {
   const std::string advice =
       failure.code == abi::kOutOfMemory ? "; use a smaller batch or a smaller model" : "";
-  throw RuntimeFault(
-      fmt::format("the PJRT plugin {}: {} (code {}){}", path_, failure.text, failure.code, advice));
+  throw RuntimeFault(fmt::format("{}{}the PJRT plugin {}: {} (code {}){}", subject,
+                                 subject.empty() ? "" : ": ", path_, failure.text, failure.code,
+                                 advice));
 }
 
 }  // namespace tessera::run::pjrt

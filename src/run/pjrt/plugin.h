@@ -28,6 +28,8 @@ class Plugin {
   std::string version() const;
   /// Whether the plugin is new enough to have this function.
   bool has(abi::Function function) const;
+  /// nullptr if the plugin does not have it.
+  const abi::ExtensionHead* extension(abi::Extension type) const;
 
   /// Calls the function that takes these arguments.
   template <typename Arguments>
@@ -42,7 +44,10 @@ class Plugin {
   }
   /// Waits for the event and destroys it.
   std::optional<Failure> await(abi::Event* event) const;
-  [[noreturn]] void fail(const Failure& failure) const;
+  /// What an error says; the error is destroyed. nullopt for nullptr.
+  std::optional<Failure> failure_of(abi::Error* error) const;
+  /// Throws RuntimeFault. `subject`: what has failed.
+  [[noreturn]] void fail(const Failure& failure, const std::string& subject = "") const;
 
  private:
   /// Calls a function that returns nothing: those about errors.
@@ -52,7 +57,6 @@ class Plugin {
     call_raw(Arguments::kFunction, &arguments);
   }
   abi::Error* call_raw(abi::Function function, void* arguments) const;
-  std::optional<Failure> failure_of(abi::Error* error) const;
 
   std::string path_;
   const abi::Api* api_ = nullptr;

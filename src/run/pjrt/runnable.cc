@@ -27,19 +27,40 @@ BufferHandle Copies::find(std::int64_t device) const {
   return place == buffers_.end() ? nullptr : place->second;
 }
 
-void Copies::read(std::span<std::byte> to) const {
-  if (room_ == shape_) return client_.download(any(), room_.size(), to);
-  std::vector<std::byte> padded(room_bytes(room_, dtype_));
-  client_.download(any(), room_.size(), padded);
-  copy_common(shape_, dtype_, room_, padded.data(), shape_, to.data());
+/// Throws RuntimeFault with the op that should have computed the tile.
+void Copies::check(const std::optional<Failure>& failure) const {
+  if (failure) client_.plugin().fail(*failure, port_->origin);
 }
+
+void Copies::wait() const {
+  for (const auto& [device, buffer] : buffers_) check(client_.wait(buffer.get()));
+}
+
+void Copies::read(std::span<std::byte> to) const {
+  const Shape& room = port_->room;
+  if (room == shape_) return check(client_.download(any(), room.size(), to));
+  std::vector<std::byte> padded(room_bytes(room, port_->dtype));
+  check(client_.download(any(), room.size(), padded));
+  copy_common(shape_, port_->dtype, room, padded.data(), shape_, to.data());
+}
+
+namespace {
+
+std::vector<PortPtr> shared(const std::vector<DevicePort>& ports) {
+  std::vector<PortPtr> all;
+  for (const DevicePort& port : ports) all.push_back(std::make_shared<const DevicePort>(port));
+  return all;
+}
+
+}  // namespace
 
 PjrtRunnable::PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded)
     : client_(client),
+      name_(program.name),
       first_device_(program.first_device),
       num_devices_(static_cast<std::size_t>(program.num_devices)),
-      inputs_(program.inputs),
-      outputs_(program.outputs),
+      inputs_(shared(program.inputs)),
+      outputs_(shared(program.outputs)),
       is_donated_(program.is_donated),
       loaded_(loaded) {
   ask_memory();
@@ -70,12 +91,20 @@ void PjrtRunnable::ask_memory() {
 
 namespace {
 
+/// A copy of the tile in an array of the size of the port's room. Padding is 0.
+std::shared_ptr<std::vector<std::byte>> padded(const DevicePort& port, const Shape& shape,
+                                               const std::byte* data) {
+  auto room = std::make_shared<std::vector<std::byte>>(room_bytes(port.room, port.dtype));
+  copy_common(shape, port.dtype, shape, data, port.room, room->data());
+  return room;
+}
+
 /// The tile with a buffer on each of its devices, copied from another device or from the host.
-std::shared_ptr<const Copies> on_its_devices(Client& client, const DevicePort& port,
-                                             const DeviceTile& place, Buffer& tile) {
+std::shared_ptr<const Copies> on_its_devices(Client& client, const PortPtr& port,
+                                             const DeviceTile& place, const BufferPtr& tile) {
   const auto& [shape, devices] = place;
-  auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
-  if (known != nullptr && !known->has_room(client, port.room)) known = nullptr;
+  auto known = std::dynamic_pointer_cast<const Copies>(tile->copies());
+  if (known != nullptr && !known->has_room(client, port->room)) known = nullptr;
   std::vector<std::int64_t> missing;
   for (const std::int64_t device : devices) {
     if (known == nullptr || known->find(device) == nullptr) missing.push_back(device);
@@ -86,16 +115,18 @@ std::shared_ptr<const Copies> on_its_devices(Client& client, const DevicePort& p
     for (const std::int64_t device : missing) all->add(device, client.copy(known->any(), device));
     return all;
   }
-  const std::byte* data = tile.data();
-  std::vector<std::byte> padded;
-  if (shape != port.room) {
-    padded.resize(room_bytes(port.room, port.dtype));
-    copy_common(shape, port.dtype, shape, data, port.room, padded.data());
-    data = padded.data();
+  // The devices read the array while the program goes on. Until they have, nobody else owns the
+  // tile alone, so that it is not overwritten.
+  const std::byte* data = tile->data();
+  std::shared_ptr<const void> owner = tile;
+  if (shape != port->room) {
+    const std::shared_ptr<std::vector<std::byte>> room = padded(*port, shape, data);
+    data = room->data();
+    owner = room;
   }
-  auto all = std::make_shared<Copies>(client, port.dtype, port.room, shape);
+  auto all = std::make_shared<Copies>(client, port, shape);
   for (const std::int64_t device : missing) {
-    all->add(device, client.upload(data, port.dtype, port.room, device));
+    all->add(device, client.upload(data, owner, port->dtype, port->room, device));
   }
   return all;
 }
@@ -104,12 +135,12 @@ std::shared_ptr<const Copies> on_its_devices(Client& client, const DevicePort& p
 
 /// Puts the tiles of an input on the devices, and appends the buffer of each device to its
 /// arguments.
-void PjrtRunnable::place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
+void PjrtRunnable::place(const PortPtr& port, Tiles& tiles, PerDevice& arguments,
                          std::vector<BufferHandle>& held) const {
   for (std::size_t number = 0; number < tiles.size(); ++number) {
-    const DeviceTile& place = port.tiles[number];
+    const DeviceTile& place = port->tiles[number];
     const std::shared_ptr<const Copies> copies =
-        on_its_devices(client_, port, place, *tiles[number]);
+        on_its_devices(client_, port, place, tiles[number]);
     tiles[number]->set_copies(copies);
     for (const std::int64_t device : place.devices) {
       held.push_back(copies->find(device));
@@ -132,15 +163,15 @@ std::vector<std::int64_t> PjrtRunnable::not_donated(const std::vector<Tiles>& in
 std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
   std::vector<Tiles> taken;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const DevicePort& port = outputs_[i];
+    const PortPtr& port = outputs_[i];
     Tiles tiles;
-    for (const DeviceTile& tile : port.tiles) {
-      auto copies = std::make_shared<Copies>(client_, port.dtype, port.room, tile.shape);
+    for (const DeviceTile& tile : port->tiles) {
+      auto copies = std::make_shared<Copies>(client_, port, tile.shape);
       for (const std::int64_t device : tile.devices) {
         const auto replica = static_cast<std::size_t>(device - first_device_);
         copies->add(device, client_.own(outputs[replica][i]));
       }
-      const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port.dtype));
+      const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port->dtype));
       tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies)));
     }
     taken.push_back(std::move(tiles));
@@ -151,6 +182,8 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
 std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
                                          const std::function<void()>& on_begin) const {
   require(inputs.size() == inputs_.size(), "a program for devices gets all its inputs");
+  // Before uploads hold tiles, too.
+  const std::vector<std::int64_t> kept = not_donated(inputs);
   PerDevice arguments(num_devices_);
   std::vector<BufferHandle> held;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -158,7 +191,6 @@ std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
     place(inputs_[i], inputs[i], arguments, held);
     require(held.size() - before == num_devices_, "every device has a tile of every input");
   }
-  const std::vector<std::int64_t> kept = not_donated(inputs);
   PerDevice outputs(num_devices_, std::vector<abi::Buffer*>(outputs_.size(), nullptr));
   std::vector<abi::Buffer* const*> argument_lists;
   std::vector<abi::Buffer**> output_lists;
@@ -178,7 +210,7 @@ std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
   execute.num_arguments = inputs.size();
   execute.outputs = output_lists.data();
   on_begin();
-  client_.execute(execute, first_device_);
+  client_.execute(execute, name_, first_device_);
   return take_outputs(outputs);
 }
 
@@ -186,12 +218,13 @@ std::vector<Tiles> PjrtTransfer::execute(std::vector<Tiles>& inputs,
                                          const std::function<void()>& on_begin) const {
   on_begin();
   Tiles moved;
-  for (std::size_t number = 0; number < port_.tiles.size(); ++number) {
-    const DeviceTile& place = port_.tiles[number];
-    const auto all = on_its_devices(client_, port_, place, *inputs[0][number]);
-    auto there = std::make_shared<Copies>(client_, port_.dtype, port_.room, place.shape);
+  for (std::size_t number = 0; number < port_->tiles.size(); ++number) {
+    const DeviceTile& place = port_->tiles[number];
+    const BufferPtr& tile = inputs[0][number];
+    const auto all = on_its_devices(client_, port_, place, tile);
+    auto there = std::make_shared<Copies>(client_, port_, place.shape);
     for (const std::int64_t device : place.devices) there->add(device, all->find(device));
-    moved.push_back(std::make_shared<Buffer>(inputs[0][number]->size(), std::move(there)));
+    moved.push_back(std::make_shared<Buffer>(tile->size(), std::move(there)));
   }
   return {std::move(moved)};
 }

@@ -7,29 +7,33 @@
 
 namespace tessera::run::pjrt {
 
+using PortPtr = std::shared_ptr<const DevicePort>;
+
 /// A tile on some of the devices of a client. Buffers have the room of the port that they were made
 /// for.
 class Copies final : public DeviceCopies {
  public:
-  Copies(const Client& client, DType dtype, Shape room, Shape shape)
-      : client_(client), dtype_(dtype), room_(std::move(room)), shape_(std::move(shape)) {}
+  Copies(Client& client, PortPtr port, Shape shape)
+      : client_(client), port_(std::move(port)), shape_(std::move(shape)) {}
 
   void add(std::int64_t device, BufferHandle buffer) {
     buffers_.insert_or_assign(device, std::move(buffer));
   }
   bool has_room(const Client& client, const Shape& room) const {
-    return &client == &client_ && room == room_;
+    return &client == &client_ && room == port_->room;
   }
   /// nullptr if this device has none.
   BufferHandle find(std::int64_t device) const;
   /// On one of the devices.
   abi::Buffer* any() const { return buffers_.begin()->second.get(); }
+  void wait() const override;
   void read(std::span<std::byte> to) const override;
 
  private:
-  const Client& client_;
-  DType dtype_;
-  Shape room_;
+  void check(const std::optional<Failure>& failure) const;
+
+  Client& client_;
+  PortPtr port_;
   Shape shape_;
   std::map<std::int64_t, BufferHandle> buffers_;
 };
@@ -48,17 +52,18 @@ class PjrtRunnable final : public Runnable {
 
  private:
   using PerDevice = std::vector<std::vector<abi::Buffer*>>;
-  void place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
+  void place(const PortPtr& port, Tiles& tiles, PerDevice& arguments,
              std::vector<BufferHandle>& held) const;
   std::vector<std::int64_t> not_donated(const std::vector<Tiles>& inputs) const;
   std::vector<Tiles> take_outputs(const PerDevice& outputs) const;
   void ask_memory();
 
   Client& client_;
+  std::string name_;
   std::int64_t first_device_;
   std::size_t num_devices_;
-  std::vector<DevicePort> inputs_;
-  std::vector<DevicePort> outputs_;
+  std::vector<PortPtr> inputs_;
+  std::vector<PortPtr> outputs_;
   std::vector<bool> is_donated_;
   abi::Loaded* loaded_;
   DeviceMemory memory_;
@@ -67,13 +72,14 @@ class PjrtRunnable final : public Runnable {
 /// Copies an array to the devices of another group.
 class PjrtTransfer final : public Runnable {
  public:
-  PjrtTransfer(Client& client, DevicePort port) : client_(client), port_(std::move(port)) {}
+  PjrtTransfer(Client& client, DevicePort port)
+      : client_(client), port_(std::make_shared<const DevicePort>(std::move(port))) {}
   std::vector<Tiles> execute(std::vector<Tiles>& inputs,
                              const std::function<void()>& on_begin) const override;
 
  private:
   Client& client_;
-  DevicePort port_;
+  PortPtr port_;
 };
 
 }  // namespace tessera::run::pjrt

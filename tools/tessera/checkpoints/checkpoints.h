@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/checkpoint.h>
+#include <tessera/engine.h>
 #include <tessera/optim.h>
 
 #include "finite.h"
@@ -33,6 +34,15 @@ class Checkpoints {
   State restore(const State& shapes, const Shardings& shardings, Report& report) {
     report.line("resume     step " + std::to_string(*resumed_) + " of " + flags_.checkpoint);
     return saved_->restore(*resumed_, shapes, shardings, {}, std::source_location());
+  }
+  /// A plugin may end the process in its first program: what is known before it goes to the disk
+  /// first.
+  template <typename State>
+  void before_steps(std::int64_t first, const State& state,
+                    const std::vector<std::int64_t>& data_position) {
+    if (engine() != "pjrt") return;
+    after_step(first, state, NAN, data_position, true);
+    if (saved_) saved_->wait();
   }
   /// Throws UserError if the loss is not finite, unless --allow-nan is given.
   template <typename State>
