@@ -136,11 +136,11 @@ class Param : public Array {
   /// The same as state that is not trained.
   Param untrained() const;
 
-  const detail::ParamInfo* info() const { return info_; }
+  const std::shared_ptr<const detail::ParamInfo>& info() const { return info_; }
 
  private:
-  Param(Array value, const detail::ParamInfo* info);
-  const detail::ParamInfo* info_;
+  Param(Array value, std::shared_ptr<const detail::ParamInfo> info);
+  std::shared_ptr<const detail::ParamInfo> info_;
 };
 
 /// An argument of an op, an array or a number, with the line of the call. A number takes the dtype

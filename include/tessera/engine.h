@@ -7,7 +7,6 @@
 //   lowered.compile().memory().peak                      // bytes of one device
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -24,9 +23,6 @@
 
 namespace tessera {
 
-namespace ir {
-struct PassEvent;
-}
 namespace detail {
 struct ContextState;
 struct Program;
@@ -34,12 +30,28 @@ struct Program;
 
 // --- settings
 
-/// A set of values for engine, dot unit, grains and numerics, and the programs that eager ops have
-/// compiled. Threads may compute side by side in different contexts, and share arrays and jitted
-/// functions. Threads, memory and processes are those of the whole program.
+/// What a context has of its own from the start.
+struct ContextOptions {
+  /// For how many threads its programs cut their work, from 1 to 1024; 0: as in the current one.
+  /// With 1, no kernel is divided. Results never depend on it.
+  int num_threads = 0;
+  /// Whether this process computes by itself, for all devices of every mesh, as without
+  /// run_isolated and mpirun. Then no call in the context waits for other processes, so one of them
+  /// may compute something that the others do not. Arrays come in and go out if this process holds
+  /// all their tiles, such as replicated ones; others are a UserError.
+  bool is_alone = false;
+};
+
+/// A set of values for engine, dot unit, grains and numerics, the programs that eager ops have
+/// compiled, and the target of programs: for how many threads, and for which processes. Threads may
+/// compute side by side in different contexts, and share arrays and jitted functions. The threads
+/// that compute, and memory, are those of the whole program.
 class Context {
  public:
   Context();  // with the values of the current one
+  /// Throws UserError for a number of threads that is out of range.
+  explicit Context(const ContextOptions& options,
+                   std::source_location where = std::source_location::current());
   ~Context();
 
  private:
@@ -60,9 +72,12 @@ class [[nodiscard]] use_context {
   std::shared_ptr<detail::ContextState> previous_;
 };
 
-/// From 1 to 1024. Several threads of a program may call jitted functions and ops at the same time:
-/// up to this many programs then run at once, and share the threads.
+/// From 1 to 1024. The threads are those of the process. Several threads of a program may call
+/// jitted functions and ops at the same time: up to this many programs then run at once, and share
+/// the threads.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
+/// For how many threads programs of the current context cut their work: that of the process, unless
+/// the context has its own (ContextOptions).
 int num_threads();
 /// Whether each thread of the library stays on one NUMA node of a machine that has several; true by
 /// default. Threads of the caller are never bound.
@@ -172,44 +187,6 @@ std::vector<std::string> process_allgather(
     const std::string& text, std::source_location where = std::source_location::current());
 /// The cores for this process: an even share of those that it may use, if others may use them too.
 int cores_of_process();
-
-// --- passes of the compiler
-
-/// A pass that has run. Valid only during the call of the observer.
-class PassReport {
- public:
-  std::string_view name() const;
-  double seconds() const;
-  /// The program before and after the pass.
-  std::string ir_before() const;
-  std::string ir_after() const;
-
-  explicit PassReport(const ir::PassEvent& event) : event_(event) {}
-
- private:
-  const ir::PassEvent& event_;
-};
-
-/// A function that is called after every pass.
-class PassObserver {
- public:
-  PassObserver() = default;
-  template <std::invocable<const PassReport&> F>
-  PassObserver(F f) : call_(std::move(f)) {}  // NOLINT(google-explicit-constructor)
-
-  explicit operator bool() const { return static_cast<bool>(call_); }
-  void operator()(const PassReport& pass) const { call_(pass); }
-
- private:
-  detail::Function<void, const PassReport&> call_;
-};
-
-/// How jit runs the passes of the compiler.
-struct PassSettings {
-  std::vector<std::string> disabled = {};  // names of optional passes to skip
-  bool verify = false;                     // check the program after each pass
-  PassObserver observe = {};
-};
 
 // --- compiled programs
 

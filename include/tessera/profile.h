@@ -19,11 +19,57 @@
 #include <iosfwd>
 #include <source_location>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/array.h>
 
 namespace tessera {
+
+namespace ir {
+struct PassEvent;
+}
+
+// --- passes of the compiler
+
+/// A pass that has run. Valid only during the call of the observer.
+class PassReport {
+ public:
+  std::string_view name() const;
+  double seconds() const;
+  /// The program before and after the pass.
+  std::string ir_before() const;
+  std::string ir_after() const;
+
+  explicit PassReport(const ir::PassEvent& event) : event_(event) {}
+
+ private:
+  const ir::PassEvent& event_;
+};
+
+/// A function that is called after every pass.
+class PassObserver {
+ public:
+  PassObserver() = default;
+  template <std::invocable<const PassReport&> F>
+  PassObserver(F f) : call_(std::move(f)) {}  // NOLINT(google-explicit-constructor)
+
+  explicit operator bool() const { return static_cast<bool>(call_); }
+  void operator()(const PassReport& pass) const { call_(pass); }
+
+ private:
+  detail::Function<void, const PassReport&> call_;
+};
+
+/// How jit runs the passes of the compiler.
+struct PassSettings {
+  std::vector<std::string> disabled = {};  // names of optional passes to skip
+  bool verify = false;                     // check the program after each pass
+  PassObserver observe = {};
+};
+
+// --- counters
 
 /// Executed collectives of one kind.
 struct CollectiveUse {

@@ -63,7 +63,8 @@ class Walk {
   TESSERA_COPYABLE(Walk);
   struct Leaf {
     Array* array;
-    const ParamInfo* info;  // nullptr unless a parameter
+    const std::shared_ptr<const ParamInfo>* info_;  // *info_ is nullptr unless a parameter
+    const std::shared_ptr<const ParamInfo>& info() const { return *info_; }
   };
   const std::vector<Leaf>& leaves() const { return leaves_; }
   const std::string& structure() const { return structure_; }
@@ -73,7 +74,6 @@ class Walk {
   const std::vector<std::pair<std::string, std::string>>& statics() const { return statics_; }
   /// The number of leaves up to the end of each item of the outermost tuple.
   const std::vector<std::size_t>& item_ends() const { return item_ends_; }
-
   void leaf(Array& array);
   void leaf(Param& param);
   void leaf(random::Key& key);
@@ -103,7 +103,7 @@ class Walk {
     bool opens_module;
     bool is_list;
   };
-  void add(Array& array, const ParamInfo* info);
+  void add(Array& array, const std::shared_ptr<const ParamInfo>& info);
   void enter(const char* names, bool is_module, bool is_list);
   static void check_fields(const Fields& fields, const Field* list, std::size_t count);
   std::string leaf_path(const ParamInfo* info) const;

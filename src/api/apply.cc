@@ -34,7 +34,7 @@ namespace {
 UserError with_parameters(const UserError& error, const std::vector<Array>& operands) {
   Mistake mistake = error.mistake();
   for (const Array& operand : operands) {
-    const ParamInfo* info = operand.is_empty() ? nullptr : operand.node()->info;
+    const ParamInfo* info = operand.is_empty() ? nullptr : operand.node()->info.get();
     if (info == nullptr || info->path.empty()) continue;
     mistake.found += fmt::format("{}{} is parameter {}", mistake.found.empty() ? "" : "; ",
                                  to_string(operand.type()), info->path);

@@ -21,14 +21,14 @@ namespace detail {
 
 namespace {
 
-const ParamInfo* no_info() {
-  static const ParamInfo* info = intern({});
-  return info;
+const ParamInfoPtr& no_info() {
+  static const auto* const info = new ParamInfoPtr(intern({}));
+  return *info;
 }
 
 }  // namespace
 
-Array with_info(Array array, const ParamInfo* info) {
+Array with_info(Array array, const ParamInfoPtr& info) {
   if (array.is_empty() || array.node()->info == info) return array;
   const std::lock_guard<std::mutex> lock(donation_mutex());
   auto node = std::make_shared<ArrayNode>(*array.node());
@@ -42,6 +42,7 @@ Array make_concrete(PlacementPtr placement, run::Tiles tiles, HolderGroups group
   node->placement = placement;
   node->tiles = std::move(tiles);
   node->groups = std::move(groups);
+  node->transport = run::world().transport;
   return Array(std::move(node));
 }
 
@@ -106,11 +107,31 @@ void fail_if_donated(const ArrayNode& node, const Span& where) {
                                      "out of donate_argnums"});
 }
 
+void fail_if_elsewhere(const ArrayNode& node, const Span& where) {
+  const run::World& here = run::world();
+  if (node.transport == here.transport) return;
+  const Placement& placement = *node.placement;
+  const bool has_all_tiles = here.can_hold(placement.mesh) && is_held_here(node.groups) &&
+                             node.tiles.size() == held_tiles(placement).size();
+  if (has_all_tiles) return;
+  throw UserError(
+      {.what = "this process does not hold the tiles of the array that this context needs",
+       .where = where,
+       .found = fmt::format("{} as {}, made {}", to_string(node.type),
+                            to_string(to_spec(placement.mesh, placement.sharding)),
+                            here.transport == nullptr
+                                ? "in a context in which processes share the devices"
+                                : "in a context in which this process computes alone"),
+       .wanted = "an array of which this process holds all tiles, in both contexts",
+       .cure = "replicate it with device_put(x, P()) in the context in which it was made"});
+}
+
 Tiled tiles_of(const Array& array, const Span& where) {
   const NodePtr& node = node_of(array, where);
   if (!node->is_concrete()) report_no_values(*node, where);
   const std::lock_guard<std::mutex> lock(donation_mutex());
   fail_if_donated(*node, where);
+  fail_if_elsewhere(*node, where);
   return {node->placement, node->tiles, node->groups};
 }
 
@@ -384,13 +405,18 @@ Param::Param(Array value, std::string path, PartitionSpec spec, AxisNames names)
                                               .is_annotated = true,
                                               .names = names})) {}
 
-Param::Param(Array value, const detail::ParamInfo* info)
-    : Array(detail::with_info(std::move(value), info)), info_(info) {}
+Param::Param(Array value, detail::ParamInfoPtr info)
+    : Array(detail::with_info(std::move(value), info)), info_(std::move(info)) {}
 
 Param::Param(const Param& other) = default;
-Param::Param(Param&& other) noexcept = default;
+// What has been moved from keeps its path and annotation.
+Param::Param(Param&& other) noexcept : Array(std::move(other)), info_(other.info_) {}
 Param& Param::operator=(const Param& other) & = default;
-Param& Param::operator=(Param&& other) & noexcept = default;
+Param& Param::operator=(Param&& other) & noexcept {
+  Array::operator=(std::move(other));
+  info_ = other.info_;
+  return *this;
+}
 Param::~Param() = default;
 
 const std::string& Param::path() const { return info_->path; }

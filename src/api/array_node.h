@@ -16,8 +16,8 @@
 
 namespace tessera::detail {
 
-/// Path and annotation of a parameter. Interned: equal ones have the same address, which stays
-/// valid.
+/// Path and annotation of a parameter. Interned: equal ones have the same address while any of them
+/// lives. What has the address in the key of a cache must hold the object.
 struct ParamInfo {
   std::string path;
   PartitionSpec spec;
@@ -25,7 +25,8 @@ struct ParamInfo {
   AxisNames names = AxisNames::mesh;  // the kind of the names in `spec`
   bool is_trained = true;             // false: state that grad and optimisers leave alone
 };
-const ParamInfo* intern(ParamInfo info);
+using ParamInfoPtr = std::shared_ptr<const ParamInfo>;
+ParamInfoPtr intern(ParamInfo info);
 
 /// Placements are interned: equal ones have the same address while any of them lives, so that
 /// comparing and hashing are cheap.
@@ -38,6 +39,8 @@ using run::PlacementPtr;
 using run::Tiled;
 PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
 PlacementPtr replicated_placement(const Type& type, const Mesh& mesh);
+/// How many placements and infos of parameters are alive.
+std::size_t num_interned();
 /// Appends what tells placements apart to the key of a cache. What is cached must hold the
 /// placement, because another one may get the address of one that is no longer used.
 void append_address(std::string& key, const PlacementPtr& placement);
@@ -52,13 +55,14 @@ struct ArrayNode {
   Type type;
   /// Not nullptr if the array is a parameter. Set when the node is made and never changed later,
   /// because several threads may read it.
-  const ParamInfo* info = nullptr;
+  ParamInfoPtr info;
   // concrete
   PlacementPtr placement;
   run::Tiles tiles;  // of this process; guarded by donation_mutex(), like the donation
   std::shared_ptr<const DonatingCall> donation;
-  std::size_t donated_leaf = 0;  // index into donation->paths
-  HolderGroups groups;           // of a pipeline's mesh
+  std::size_t donated_leaf = 0;               // index into donation->paths
+  HolderGroups groups;                        // of a pipeline's mesh
+  const run::Transport* transport = nullptr;  // of the processes among which tiles are divided
   // traced
   std::shared_ptr<trace::Trace> trace;
   ir::ValueId value = ir::kNoValue;
@@ -73,7 +77,7 @@ std::mutex& donation_mutex();
 
 Array make_concrete(PlacementPtr placement, run::Tiles tiles, HolderGroups groups = nullptr);
 /// A new handle that makes the array a parameter. Handles of `array` itself are not changed.
-Array with_info(Array array, const ParamInfo* info);
+Array with_info(Array array, const ParamInfoPtr& info);
 Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value);
 Array make_abstract(Type type);
 
@@ -84,6 +88,9 @@ const NodePtr& node_of(const Array& array, const Span& where);
 [[noreturn]] void fail_empty(const std::string& subject, const Span& where);
 /// Throws UserError for a donated array. The caller must hold donation_mutex().
 void fail_if_donated(const ArrayNode& node, const Span& where);
+/// Throws UserError for an array of another context's processes, unless this process holds the
+/// tiles that it would hold in the current one.
+void fail_if_elsewhere(const ArrayNode& node, const Span& where);
 /// The tiles of a concrete array. Throws UserError for any other array and for a donated one.
 Tiled tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.

@@ -152,7 +152,7 @@ void check_is_not_mapped(const PartitionSpec& spec, const char* op) {
 
 /// `device_put of Dense_0/kernel`.
 std::string subject_of(const char* op, const Array& x) {
-  const detail::ParamInfo* info = x.node()->info;
+  const detail::ParamInfo* info = x.node()->info.get();
   return info == nullptr || info->path.empty() ? op : std::string(op) + " of " + info->path;
 }
 

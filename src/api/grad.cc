@@ -16,7 +16,9 @@ namespace tessera::detail {
 
 namespace {
 
-bool is_trained(const Walk::Leaf& leaf) { return leaf.info == nullptr || leaf.info->is_trained; }
+bool is_trained(const Walk::Leaf& leaf) {
+  return leaf.info() == nullptr || leaf.info()->is_trained;
+}
 
 void check_wrt(Walk& wrt, const Span& where) {
   const std::vector<std::string>& paths = wrt.paths();
@@ -61,7 +63,7 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
       if (trained) numbers.push_back(numbers.size());
       arguments.push_back(lift(*parent, *leaf.array, where));
       tracers[i] = make_traced(trace, trace->add_input(leaf.array->type()));
-      tracers[i].node()->info = leaf.info;
+      tracers[i].node()->info = leaf.info();
     }
   }
   Gradients gradients;
@@ -134,7 +136,7 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
   std::vector<Array> tracers;
   for (const Walk::Leaf& leaf : arguments.leaves()) {
     tracers.push_back(make_traced(trace, trace->add_input(node_of(*leaf.array, span)->type)));
-    tracers.back().node()->info = leaf.info;
+    tracers.back().node()->info = leaf.info();
   }
   const trace::Tracing tracing(trace);
   std::shared_ptr<void> result = body.call(tracers);

@@ -60,6 +60,8 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
   append(settings.engine.kind);
   append(settings.engine.backend);
   append(settings.dot_unit);
+  append(settings.num_threads);
+  append(settings.world.transport);
   return key;
 }
 
@@ -67,13 +69,15 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
 struct Entry {
   Once once;
   std::shared_ptr<Program> program;
-  std::vector<PlacementPtr> placements;  // in the key
+  std::vector<PlacementPtr> placements;  // in the key, like the next ones
+  std::vector<ParamInfoPtr> infos;
 };
 
 std::shared_ptr<Entry> make_entry(const Walk& arguments) {
   auto entry = std::make_shared<Entry>();
   for (const Walk::Leaf& leaf : arguments.leaves()) {
     entry->placements.push_back(leaf.array->node()->placement);
+    entry->infos.push_back(leaf.info());
   }
   return entry;
 }
@@ -99,6 +103,7 @@ class Tracer {
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
     program_->engine = settings_.engine;
+    program_->target = target_of(settings_);
     program_->dot_unit = options_.dot_unit.empty()
                              ? settings_.dot_unit
                              : dot_unit_named(options_.dot_unit, name() + ": dot_unit", where_);
@@ -214,9 +219,9 @@ class Tracer {
       const Walk::Leaf& leaf = walk_.leaves()[i];
       const std::size_t argument = argument_number(walk_, i);
       program_->inputs.push_back(place_argument(i, argument));
-      program_->input_infos.push_back(leaf.info);
+      program_->input_infos.push_back(leaf.info());
       program_->is_donated.push_back(is_donated(argument));
-      program_->is_storage.push_back(leaf.info != nullptr);
+      program_->is_storage.push_back(leaf.info() != nullptr);
     }
   }
 
@@ -235,8 +240,9 @@ class Tracer {
     const bool is_placed = node.is_concrete() && !node.placement->mesh.axes().empty();
     std::optional<Sharding> asked;
     if (argument < options_.in_shardings.size()) {
-      asked = asked_sharding(options_.in_shardings[argument], inner_path(paths_[i]), leaf.info,
-                             node.type, mesh_, name() + ": in_shardings of " + paths_[i], where_);
+      asked =
+          asked_sharding(options_.in_shardings[argument], inner_path(paths_[i]), leaf.info().get(),
+                         node.type, mesh_, name() + ": in_shardings of " + paths_[i], where_);
     }
     if (!asked) return is_placed ? node.placement : replicated_placement(node.type, mesh_);
     PlacementPtr wanted = placement_of(node.type, mesh_, *asked);
@@ -257,7 +263,7 @@ class Tracer {
       const NodePtr& node = leaf.array->node();
       if (node->is_traced()) lift(*trace, *leaf.array, where_);  // throws if its trace has ended
       tracers.push_back(make_traced(trace, trace->add_input(node->type)));
-      tracers.back().node()->info = leaf.info;
+      tracers.back().node()->info = leaf.info();
     }
     std::vector<ir::ValueId> outputs;
     std::shared_ptr<void> result;
@@ -278,7 +284,7 @@ class Tracer {
         const Walk::Leaf& leaf = leaves.leaves()[i];
         if (leaf.array->is_empty()) fail_empty("the result" + of_path(result_paths_[i]), where_);
         outputs.push_back(lift(*trace, *leaf.array, where_));
-        program_->output_infos.push_back(leaf.info);
+        program_->output_infos.push_back(leaf.info());
         abstract.push_back(make_abstract(leaf.array->type()));
       }
       replace_leaves(leaves, abstract);
@@ -330,9 +336,9 @@ class Tracer {
     check_paths(options_.out_shardings, result_paths_, name() + ": out_shardings", where_);
     for (std::size_t i = 0; i < result_paths_.size(); ++i) {
       const Type& type = program_->traced.type(program_->traced.outputs[i]);
-      program_->asked_outputs.push_back(
-          asked_sharding(options_.out_shardings, result_paths_[i], program_->output_infos[i], type,
-                         mesh_, name() + ": out_shardings" + of_path(result_paths_[i]), where_));
+      program_->asked_outputs.push_back(asked_sharding(
+          options_.out_shardings, result_paths_[i], program_->output_infos[i].get(), type, mesh_,
+          name() + ": out_shardings" + of_path(result_paths_[i]), where_));
       program_->asked_groups.push_back(groups_of_output(result_paths_[i]));
     }
   }

@@ -12,46 +12,39 @@
 
 namespace tessera::detail {
 
-const ParamInfo* intern(ParamInfo info) {
-  static std::mutex mutex;
-  static auto* table = new std::unordered_map<std::string, std::unique_ptr<const ParamInfo>>;
-  std::string key = info.path + '\n';
-  if (info.is_annotated) key += to_string(info.spec);
-  if (info.names == AxisNames::logical) key += " of logical names";
-  if (!info.is_trained) key += " not trained";
-  const std::lock_guard<std::mutex> lock(mutex);
-  auto [place, is_new] = table->try_emplace(std::move(key));
-  if (is_new) place->second = std::make_unique<const ParamInfo>(std::move(info));
-  return place->second.get();
-}
-
 namespace {
 
-/// The placements that are alive, by their text.
-class Placements {
+/// The objects of a kind that are alive, by their text.
+template <typename T>
+class Interned {
  public:
-  static Placements& instance() {
-    static auto* one = new Placements;  // arrays may outlive every other static object
+  static Interned& instance() {
+    static auto* one = new Interned;  // arrays may outlive every other static object
     return *one;
   }
 
   template <typename Make>
-  PlacementPtr find(const std::string& key, const Make& make) {
-    if (PlacementPtr known = find(key)) return known;
+  std::shared_ptr<const T> find(const std::string& key, const Make& make) {
+    if (std::shared_ptr<const T> known = find(key)) return known;
     // Made without the mutex: if memory runs out, it is removed at once, which needs the mutex.
-    const PlacementPtr made(new Placement(make()), [this, key](const Placement* last) {
+    const std::shared_ptr<const T> made(new T(make()), [this, key](const T* last) {
       delete last;
       forget(key);
     });
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::weak_ptr<const Placement>& item = items_[key];
-    if (PlacementPtr known = item.lock()) return known;  // of another thread
+    std::weak_ptr<const T>& item = items_[key];
+    if (std::shared_ptr<const T> known = item.lock()) return known;  // of another thread
     item = made;
     return made;
   }
 
+  std::size_t size() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return items_.size();
+  }
+
  private:
-  PlacementPtr find(const std::string& key) {
+  std::shared_ptr<const T> find(const std::string& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto item = items_.find(key);
     return item == items_.end() ? nullptr : item->second.lock();
@@ -60,12 +53,12 @@ class Placements {
   void forget(const std::string& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto item = items_.find(key);
-    // Another thread may have made the same placement again.
+    // Another thread may have made the same one again.
     if (item != items_.end() && item->second.expired()) items_.erase(item);
   }
 
   std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<const Placement>> items_;
+  std::unordered_map<std::string, std::weak_ptr<const T>> items_;
 };
 
 void check_number_of_devices(const Mesh& mesh) {
@@ -91,6 +84,18 @@ void check_number_of_devices(const Mesh& mesh) {
 
 }  // namespace
 
+ParamInfoPtr intern(ParamInfo info) {
+  std::string key = info.path + '\n';
+  if (info.is_annotated) key += to_string(info.spec);
+  if (info.names == AxisNames::logical) key += " of logical names";
+  if (!info.is_trained) key += " not trained";
+  return Interned<ParamInfo>::instance().find(key, [&] { return std::move(info); });
+}
+
+std::size_t num_interned() {
+  return Interned<ParamInfo>::instance().size() + Interned<Placement>::instance().size();
+}
+
 PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding) {
   check_number_of_devices(mesh);
   std::string key = to_string(type) + to_string(mesh);
@@ -98,7 +103,7 @@ PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sh
     key.append(reinterpret_cast<const char*>(dim.data()), dim.size());
     key += '|';
   }
-  return Placements::instance().find(key, [&] {
+  return Interned<Placement>::instance().find(key, [&] {
     return Placement{type, mesh, sharding, Layout(mesh, sharding, type.shape)};
   });
 }

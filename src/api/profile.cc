@@ -45,13 +45,13 @@ Recording& recording() {
 
 std::int64_t now_ns() { return run::ns_of(run::Clock::now()); }
 
-std::string parameter_path(const detail::ParamInfo* info) {
+std::string parameter_path(const detail::ParamInfoPtr& info) {
   return info == nullptr ? "" : info->path;
 }
 
-std::vector<std::string> parameter_paths(const std::vector<const detail::ParamInfo*>& infos) {
+std::vector<std::string> parameter_paths(const std::vector<detail::ParamInfoPtr>& infos) {
   std::vector<std::string> paths;
-  for (const detail::ParamInfo* info : infos) paths.push_back(parameter_path(info));
+  for (const detail::ParamInfoPtr& info : infos) paths.push_back(parameter_path(info));
   return paths;
 }
 

@@ -205,7 +205,7 @@ std::shared_ptr<const run::Runnable> runnable_of_engine(Program& program) {
       compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
                        {.is_donated = program.is_donated,
                         .output_alias = own_aliases(program),
-                        .target = run::Engine::instance().target(),
+                        .target = program.target,
                         .dot_unit = program.dot_unit});
   return std::make_shared<run::HostRunnable>(program.executable);
 }

@@ -32,10 +32,10 @@ struct Program {
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
   // What the caller asks for. After simplify(), entries per output are those of computed outputs.
   std::vector<PlacementPtr> inputs;
-  std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
-  std::vector<const ParamInfo*> output_infos;  // likewise
-  std::vector<const ParamInfo*> result_infos;  // likewise, of all leaves of the result
-  std::vector<bool> is_storage;                // parameters
+  std::vector<ParamInfoPtr> input_infos;   // nullptr unless a parameter
+  std::vector<ParamInfoPtr> output_infos;  // likewise
+  std::vector<ParamInfoPtr> result_infos;  // likewise, of all leaves of the result
+  std::vector<bool> is_storage;            // parameters
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
   std::vector<HolderGroups> asked_groups;   // per output: the groups to hold it; nullptr: no wish
@@ -43,6 +43,7 @@ struct Program {
   std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
   EngineChoice engine;
   DotUnit dot_unit = DotUnit::portable;
+  run::Target target;
   bool check_finite = false;
   ir::PassOptions passes;
   std::optional<pipeline::PipelineOptions> pipeline;  // of a step that runs on groups of devices

@@ -169,7 +169,7 @@ Shardings partition_specs(Walk tree) {
   Shardings result;
   const std::vector<std::string>& paths = tree.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const ParamInfo* info = tree.leaves()[i].info;
+    const ParamInfo* info = tree.leaves()[i].info().get();
     if (info == nullptr) {
       result.set(paths[i], PartitionSpec());
     } else {
@@ -194,7 +194,7 @@ std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Walk::Leaf& leaf = walk.leaves()[i];
     const std::optional<Sharding> sharding =
-        asked_sharding(shardings, paths[i], leaf.info, leaf.array->type(), choice.mesh(),
+        asked_sharding(shardings, paths[i], leaf.info().get(), leaf.array->type(), choice.mesh(),
                        "device_put of " + paths[i], where);
     NamedSharding named;
     named.mesh = choice.mesh();
@@ -222,8 +222,8 @@ std::vector<NamedSharding> leaf_shardings(Walk tree, const Shardings& shardings,
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Walk::Leaf& leaf = tree.leaves()[i];
     const std::optional<Sharding> asked =
-        asked_sharding(shardings, paths[i], leaf.info, leaf.array->type(where), choice.mesh(),
-                       "leaf_shardings of " + paths[i], where);
+        asked_sharding(shardings, paths[i], leaf.info().get(), leaf.array->type(where),
+                       choice.mesh(), "leaf_shardings of " + paths[i], where);
     if (!asked && leaf.array->is_concrete()) {
       result.push_back(leaf.array->sharding(where));
       continue;

@@ -4,6 +4,7 @@
 
 #include <tessera/tessera.h>
 
+#include "api/array_node.h"
 #include "api/test_support.h"
 
 namespace tessera {
@@ -68,6 +69,53 @@ TEST(State, DonatingChangesNeitherShardingsNorCollectives) {
     expect_donating_changes_nothing(plain, x);
     expect_donating_changes_nothing(model_of(plain), x);
   }
+}
+
+/// Trains a model whose parameters have paths and specs of their own.
+void train_once(std::int64_t number) {
+  const std::string scope = "block_" + std::to_string(number);
+  Model model = {Param(numbers({8, 16}, 1), scope + "/up", P{none, scope.c_str()}),
+                 Param(numbers({16, 8}, 2), scope + "/down").untrained()};
+  const std::size_t alive = detail::num_interned();
+  {
+    auto train = jit([](const Model& m, const Array& x) {
+      auto [loss, grads] = value_and_grad(
+          [&](const Model& now) { return mean(square(dot(gelu(dot(x, now.up)), now.down))); })(m);
+      return std::tuple(
+          tree_map([](const Array& p, const Array& g) { return p - 0.1 * g; }, m, grads), loss);
+    });
+    for (int i = 0; i < 2; ++i) std::tie(model, std::ignore) = train(model, numbers({4, 8}));
+    EXPECT_EQ(model.up.path(), scope + "/up");
+    EXPECT_FALSE(model.down.is_trained());
+  }
+  const Model moved = std::move(model);
+  EXPECT_EQ(moved.up.path(), scope + "/up");
+  EXPECT_EQ(model.up.path(), scope + "/up") << "what was moved from keeps its path";
+  EXPECT_GE(detail::num_interned(), alive) << "the model is still there";
+}
+
+TEST(State, WhatIsKnownOfParametersGoesWithThem) {
+  train_once(0);  // leaves the programs of eager ops, with the placements of their arguments
+  const std::size_t before = detail::num_interned();
+  for (std::int64_t number = 1; number <= 20; ++number) {
+    train_once(number);
+    ASSERT_EQ(detail::num_interned(), before) << "after model " << number;
+  }
+}
+
+TEST(State, EqualParametersAreKnownOnceWhileOneLives) {
+  auto first = std::make_unique<Param>(numbers({2}), "w", P{"data"});
+  const std::size_t one = detail::num_interned();
+  const Param second(numbers({2}), "w", P{"data"});
+  EXPECT_EQ(detail::num_interned(), one);
+  EXPECT_EQ(first->info(), second.info());
+  first.reset();
+  EXPECT_EQ(detail::num_interned(), one);
+  EXPECT_EQ(second.path(), "w");
+  // A path of the same address as one that is gone is another argument of a jitted function.
+  auto f = jit([](const Param& p) { return p * 2.0; });
+  for (int i = 0; i < 8; ++i) f(Param(numbers({2}), "path_" + std::to_string(i)));
+  EXPECT_EQ(f.num_traces(), 8);
 }
 
 TEST(State, DonatingTiedWeightsChangesNeitherShardingsNorCollectives) {

@@ -1,6 +1,7 @@
 // Several threads of a program call jitted functions, eager ops and settings at the same time.
 #include <atomic>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -8,6 +9,7 @@
 
 #include "api/array_node.h"
 #include "api/test_support.h"
+#include "run/engine.h"
 
 namespace tessera {
 namespace {
@@ -141,6 +143,39 @@ TEST(Context, ItsProgramsAndTheirPlacementsAreFreed) {
     EXPECT_TRUE(of_program.expired());
   }
   EXPECT_TRUE(of_array.expired());
+}
+
+/// The most parts of a task of an execution.
+std::size_t most_parts(const run::EngineTrace& trace) {
+  std::size_t most = 0;
+  for (const run::ExecutionTrace& execution : trace.executions) {
+    std::map<std::uint32_t, std::size_t> of_task;
+    for (const run::PartTime& part : execution.parts) {
+      most = std::max(most, ++of_task[part.task]);
+    }
+  }
+  return most;
+}
+
+TEST(Context, ItsProgramsAreCutForItsThreads) {
+  const Array x = numbers({256, 256}, 1);
+  auto product = jit([](const Array& values) { return dot(values, values); });
+  const Floats wanted = product(x).to_vector<float>();
+  for (const auto& [threads, is_cut] : {std::pair(1, false), {8, true}}) {
+    const use_context scope{Context({.num_threads = threads})};
+    EXPECT_EQ(num_threads(), threads);
+    const Context inner;
+    const use_context inner_scope(inner);
+    EXPECT_EQ(num_threads(), threads) << "a new context takes over the number";
+    ASSERT_TRUE(run::Engine::instance().start_trace());
+    const Floats found = product(x).to_vector<float>();
+    EXPECT_EQ(most_parts(run::Engine::instance().stop_trace()) > 1, is_cut) << threads;
+    EXPECT_EQ(found, wanted);
+  }
+  EXPECT_EQ(product.num_traces(), 3);
+  EXPECT_EQ(num_threads(), run::Engine::instance().num_threads());
+  EXPECT_EQ(testing::mistake_of([] { Context({.num_threads = -1}); }).what,
+            "Context: the number of threads is out of range");
 }
 
 /// A random function of a 16x16 matrix: products, elementwise ops, reductions and a loop.

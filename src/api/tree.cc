@@ -66,27 +66,33 @@ std::string text_of(const void* value, std::size_t size, Walk::Bits kind) {
 
 }  // namespace
 
+namespace {
+
+constinit const std::shared_ptr<const ParamInfo> kNoParameter;
+
+}  // namespace
+
 void Walk::leaf(Array& array) {
   if (want_ == Want::structure) structure_ += 'A';
-  add(array, nullptr);
+  add(array, kNoParameter);
 }
 
 void Walk::leaf(Param& param) {
   if (want_ == Want::structure) {
     structure_ += 'P';
-    append_bytes(structure_, param.info());
+    append_bytes(structure_, param.info().get());
   }
   add(param, param.info());
 }
 
 void Walk::leaf(random::Key& key) {
   if (want_ == Want::structure) structure_ += 'K';
-  add(key.data(), nullptr);
+  add(key.data(), kNoParameter);
 }
 
-void Walk::add(Array& array, const ParamInfo* info) {
-  leaves_.push_back({&array, info});
-  if (want_ == Want::paths) paths_.push_back(leaf_path(info));
+void Walk::add(Array& array, const std::shared_ptr<const ParamInfo>& info) {
+  leaves_.push_back({&array, &info});
+  if (want_ == Want::paths) paths_.push_back(leaf_path(info.get()));
 }
 
 std::string Walk::leaf_path(const ParamInfo* info) const {
@@ -237,7 +243,7 @@ void replace_leaves(const Walk& w, const std::vector<Array>& leaves) {
   check_same_leaves(w.leaves().size(), leaves.size(), "tree_replace", Span());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Walk::Leaf& leaf = w.leaves()[i];
-    *leaf.array = leaf.info == nullptr ? leaves[i] : with_info(leaves[i], leaf.info);
+    *leaf.array = leaf.info() == nullptr ? leaves[i] : with_info(leaves[i], leaf.info());
   }
 }
 
@@ -253,7 +259,7 @@ std::vector<Param> params_of(Walk& w) {
   std::vector<Param> params;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Walk::Leaf& leaf = w.leaves()[i];
-    if (leaf.info == nullptr) {
+    if (leaf.info() == nullptr) {
       params.emplace_back(*leaf.array, paths[i]);
     } else {
       params.push_back(static_cast<const Param&>(*leaf.array));  // only a Param has `info`
@@ -264,10 +270,10 @@ std::vector<Param> params_of(Walk& w) {
 
 void unbox(const Walk& w) {
   for (const Walk::Leaf& leaf : w.leaves()) {
-    if (leaf.info == nullptr || !leaf.info->is_annotated) continue;
+    if (leaf.info() == nullptr || !leaf.info()->is_annotated) continue;
     auto& param = static_cast<Param&>(*leaf.array);  // only a Param has `info`
-    const Param plain(param.value(), leaf.info->path);
-    param = leaf.info->is_trained ? plain : plain.untrained();
+    const Param plain(param.value(), leaf.info()->path);
+    param = leaf.info()->is_trained ? plain : plain.untrained();
   }
 }
 

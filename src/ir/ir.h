@@ -168,6 +168,8 @@ std::string_view op_name(const ops::OpRecord& op);
 const ops::OpRecord* find_op(std::string_view name);
 /// Throws InternalError if there is no op of this name.
 const ops::OpRecord& op_named(std::string_view name);
+/// Adds the attributes that a text has left out, if they have a usual value.
+void add_usual_attributes(const ops::OpRecord& op, Attributes& attributes);
 /// Whether the op only inspects its operand.
 bool is_inspection(const ops::OpRecord& op);
 /// The names of the attributes that the op takes, sorted.

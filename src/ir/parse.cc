@@ -438,6 +438,7 @@ class Parser {
       ++at_;
       result.attributes = attributes();
     }
+    add_usual_attributes(*result.op, result.attributes);
     while (peek_same_line() == '%') {
       result.operands.push_back(use());
       if (!accept(',')) break;

@@ -75,6 +75,7 @@ std::vector<Type> dot_shape(const ShapeContext& c) {
   }
   expect_paired(c, "batch");
   expect_paired(c, "contract");
+  expect_grains(c, c.attributes.ints("lhs_contract").size());
   const Side lhs = side_of(c.attributes, "lhs", c.operands[0].rank());
   const Side rhs = side_of(c.attributes, "rhs", c.operands[1].rank());
   Type result{.dtype = sum_dtype(c.operands[0].dtype), .shape = {}};
@@ -161,11 +162,12 @@ std::vector<ValueId> dot_batch(BatchContext& c) {
     lhs.batch = with_first(0, lhs.batch);
     rhs.batch = with_first(0, rhs.batch);
   }
-  const ValueId product = dot_general(c.b, c.operands[0], c.operands[1],
-                                      {.lhs_contract = lhs.contract,
-                                       .rhs_contract = rhs.contract,
-                                       .lhs_batch = lhs.batch,
-                                       .rhs_batch = rhs.batch});
+  Attributes batched = attributes;  // the grains stay as they are
+  batched.set("lhs_batch", lhs.batch);
+  batched.set("lhs_contract", lhs.contract);
+  batched.set("rhs_batch", rhs.batch);
+  batched.set("rhs_contract", rhs.contract);
+  const ValueId product = c.b.emit(dot_general_op, batched, {c.operands[0], c.operands[1]});
   if (is_shared) return {product};
   const std::size_t before = lhs.batch.size() + (c.is_batched[1] ? lhs.free.size() : 0);
   return {move_to_front(c.b, product, static_cast<std::int64_t>(before))};
@@ -216,7 +218,7 @@ Ints picked(const Ints& values, const Ints& dims) {
 
 /// The offsets in both operands of every term, one list per grain of the summation tree.
 std::vector<std::vector<Term>> terms_of(const Shape& sizes, const Ints& lhs_strides,
-                                        const Ints& rhs_strides, std::int64_t grains) {
+                                        const Ints& rhs_strides, const Ints& grains) {
   std::vector<std::vector<Term>> leaves;
   for (const Leaf& leaf : leaves_of(sizes, grains)) {
     std::vector<Term> terms;
@@ -237,9 +239,10 @@ std::vector<HostArray> dot_reference(const ReferenceContext& c) {
   const Side rhs = side_of(c.attributes, "rhs", rhs_type.rank());
   const Ints lhs_strides = row_major_strides(lhs_type.shape);
   const Ints rhs_strides = row_major_strides(rhs_type.shape);
+  const Ints sizes = picked(lhs_type.shape, lhs.contract);
   const auto leaves =
-      terms_of(picked(lhs_type.shape, lhs.contract), picked(lhs_strides, lhs.contract),
-               picked(rhs_strides, rhs.contract), c.grains);
+      terms_of(sizes, picked(lhs_strides, lhs.contract), picked(rhs_strides, rhs.contract),
+               grains_of(c.attributes, sizes, c.grains));
   // How far the operands move along each dimension of the result; 0 where they do not move.
   const Ints lhs_steps = joined(picked(lhs_strides, lhs.batch), picked(lhs_strides, lhs.free),
                                 Ints(rhs.free.size(), 0));
@@ -347,6 +350,7 @@ const OpRecord dot_general_op{
     .cost = dot_cost,
     .samples = dot_samples(),
     .linearity = Linearity::each,
+    .optional_attributes = {std::string(kGrains)},
 };
 
 OpFamily contract_ops() { return {&dot_general_op}; }

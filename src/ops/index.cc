@@ -235,7 +235,7 @@ using RowUpdates = std::vector<std::vector<std::int64_t>>;
 std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const Shape& shape,
                                        std::int64_t num_rows, std::int64_t grains) {
   const auto strides = row_major_strides(shape);
-  const std::vector<Leaf> leaves = leaves_of(shape, grains);
+  const std::vector<Leaf> leaves = leaves_of(shape, leaf_counts(shape, grains));
   std::vector<RowUpdates> updates(at(num_rows), RowUpdates(leaves.size()));
   for (std::size_t n = 0; n < leaves.size(); ++n) {
     for_each_index(leaves[n].size, [&](std::vector<std::int64_t> index) {

@@ -265,6 +265,8 @@ struct OpRecord {
   const BodyRules* bodies = nullptr;  // only for ops with nested functions
   Linearity linearity = Linearity::none;
   AttributeNames optional_attributes = {};  // attributes that equations may also have
+  /// Adds the attributes that a text has left out, where they have a usual value.
+  void (*add_usual)(Attributes& attributes) = nullptr;
 };
 
 /// Runs the op's reference. bf16 operands are widened to f32, and bf16 results are rounded.

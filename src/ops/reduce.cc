@@ -17,8 +17,9 @@ namespace {
 std::vector<Type> reduce_shape(const ShapeContext& c) {
   expect_operands(c, 1);
   const Type& operand = c.operands[0];
-  return {{.dtype = operand.dtype,
-           .shape = without_dims(operand.shape, dims_of(c, "dims", operand.rank()))}};
+  const Ints& dims = dims_of(c, "dims", operand.rank());
+  expect_grains(c, dims.size());
+  return {{.dtype = operand.dtype, .shape = without_dims(operand.shape, dims)}};
 }
 
 FactorRule reduce_factors(Reduction reduction) {
@@ -99,7 +100,8 @@ std::vector<HostArray> sum_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Ints& dims = c.attributes.ints("dims");
   const ReducedDims reduced(c.operands[0]->type().shape, dims);
-  const std::vector<Leaf> leaves = leaves_of(reduced.sizes, c.grains);
+  const std::vector<Leaf> leaves =
+      leaves_of(reduced.sizes, grains_of(c.attributes, reduced.sizes, c.grains));
   Numbers::visit(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
@@ -453,6 +455,7 @@ const OpRecord reduce_sum_op{
     .cost = flops_per_operand_element(1),
     .samples = reduce_number_samples(),
     .linearity = Linearity::each,
+    .optional_attributes = {std::string(kGrains)},
 };
 
 OpFamily reduce_ops() {

@@ -5,6 +5,8 @@
 
 #include <tessera/error.h>
 
+#include "base/leaf_tree.h"
+
 namespace tessera::ops {
 
 namespace {
@@ -153,6 +155,25 @@ Shape without_dims(const Shape& shape, const Ints& dims) {
     if (!contains_dim(dims, static_cast<std::int64_t>(i))) result.push_back(shape[i]);
   }
   return result;
+}
+
+void expect_grains(const ShapeContext& c, std::size_t count) {
+  if (!c.attributes.has(kGrains)) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 24U;  // all of them are listed
+  const Ints& grains = ints_of(c, kGrains);
+  std::int64_t all = 1;
+  for (std::int64_t n : grains) {
+    if (all > 0) all = n < 1 || n > kMost / all ? 0 : all * n;
+  }
+  if (grains.size() == count && all > 0) return;
+  c.fail("grains = " + tessera::to_string(grains) + " does not fit the dimensions of the sum",
+         std::to_string(count) + " numbers of 1 or more, whose product is at most 2^24",
+         "remove 'grains', or write one number for each dimension that is summed over");
+}
+
+Ints grains_of(const Attributes& attributes, const Shape& sizes, std::int64_t grains) {
+  if (attributes.has(kGrains)) return attributes.ints(kGrains);
+  return leaf_counts(sizes, grains);
 }
 
 std::vector<Type> same_as_operand(const ShapeContext& c) {

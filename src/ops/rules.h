@@ -47,6 +47,15 @@ bool is_permutation(Ints numbers, std::int64_t size);
 Ints inverse_of(const Ints& permutation);
 Shape without_dims(const Shape& shape, const Ints& dims);
 
+// --- the order of sums
+
+/// The optional attribute of sums that says how many grains each reduced dimension has.
+inline constexpr std::string_view kGrains = "grains";
+/// If the attribute is there, it must list a number of grains for each of `count` dimensions.
+void expect_grains(const ShapeContext& c, std::size_t count);
+/// How many grains each reduced dimension has: as the attribute says, or by leaf_counts().
+Ints grains_of(const Attributes& attributes, const Shape& sizes, std::int64_t grains);
+
 /// Requires one operand; the result has its type.
 std::vector<Type> same_as_operand(const ShapeContext& c);
 /// Requires two operands of one type; the result has that type.

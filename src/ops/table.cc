@@ -259,6 +259,10 @@ void check_attributes(const ops::ShapeContext& context, const ops::OpRecord& op)
 
 std::string_view op_name(const ops::OpRecord& op) { return *op.name; }
 
+void add_usual_attributes(const ops::OpRecord& op, Attributes& attributes) {
+  if (op.add_usual != nullptr) op.add_usual(attributes);
+}
+
 const ops::OpRecord* find_op(std::string_view op_name_wanted) {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, const ops::OpRecord*> map;

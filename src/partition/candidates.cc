@@ -88,23 +88,27 @@ Assignment merge_all(const CandidateContext& context, std::vector<TensorView> te
   return merged;
 }
 
-std::vector<Assignment> make_candidates(const CandidateContext& context,
-                                        const std::vector<TensorView>& tensors) {
-  std::vector<TensorView> sorted = tensors;
-  sort_by_weight(sorted);
-  if (sorted.size() > kMaxTensors) sorted.erase(sorted.begin() + kMaxTensors, sorted.end());
+std::vector<Assignment> merge_each(const CandidateContext& context,
+                                   std::vector<TensorView> tensors) {
+  sort_by_weight(tensors);
+  if (tensors.size() > kMaxTensors) tensors.erase(tensors.begin() + kMaxTensors, tensors.end());
   std::vector<Assignment> raw;
-  for (const TensorView& tensor : sorted) raw.push_back(projected(context, tensor));
+  for (const TensorView& tensor : tensors) raw.push_back(projected(context, tensor));
   const std::size_t count = raw.size();
   for (std::size_t first = 0; first < count; ++first) {
     Assignment merged = raw[first];
     for (std::size_t other = 0; other < count; ++other) join(raw[other], merged);
     raw.push_back(std::move(merged));
   }
+  return raw;
+}
+
+std::vector<Assignment> make_candidates(const CandidateContext& context,
+                                        const std::vector<TensorView>& tensors) {
   std::vector<Assignment> candidates;
   const int outermost = context.factors.outermost_reduced;
   const int largest = largest_pass_factor(context.factors.rule);
-  for (const Assignment& assignment : raw) {
+  for (const Assignment& assignment : merge_each(context, tensors)) {
     add_unique(context, assignment, candidates);
     for (int target : {outermost, largest}) {
       if (target < 0) continue;

@@ -54,11 +54,15 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
   result.must_divide.assign(rule.factors.size(), false);
   for (const Factors::Dims& dims : rule.operands) mark_compound(dims, result.must_divide);
   for (const Factors::Dims& dims : rule.results) mark_compound(dims, result.must_divide);
-  for (int factor : rule.reduced) {
-    if (rule.factors[static_cast<std::size_t>(factor)].size != 1) {
-      result.outermost_reduced = factor;
-      break;
-    }
+  const bool has_grains = equation.attributes.has(ops::kGrains);
+  for (std::size_t i = 0; i < rule.reduced.size(); ++i) {
+    const std::int64_t count = has_grains
+                                   ? equation.attributes.ints(ops::kGrains)[i]
+                                   : rule.factors[static_cast<std::size_t>(rule.reduced[i])].size;
+    if (count == 1) continue;
+    result.outermost_reduced = rule.reduced[i];
+    if (has_grains) result.outermost_grains = count;
+    break;
   }
   result.is_order_free =
       rule.reduction != ops::Reduction::sum || function.numerics != Numerics::exact;
@@ -251,6 +255,7 @@ void cut_reduced(const EquationFactors& factors, const std::vector<Atom>& atoms,
                  std::int64_t grains, int factor, AtomList& list) {
   if (factors.is_order_free) return;
   if (factor != factors.outermost_reduced) list.clear();
+  if (factors.outermost_grains != 0) grains = factors.outermost_grains;
   while (!list.empty() && !is_exact_cut(num_shards(atoms, list), grains)) list.pop_back();
 }
 

@@ -20,7 +20,8 @@ struct EquationFactors {
   /// Per factor: whether it shares a dimension with other factors. Its shards must then be of equal
   /// size, or the cuts of the dimension would not be those of the factor.
   std::vector<bool> must_divide;
-  int outermost_reduced = -1;  // the first reduced factor whose size is not 1
+  int outermost_reduced = -1;         // the first reduced factor that has several grains
+  std::int64_t outermost_grains = 0;  // how many, if the equation itself says so
   /// Whether results do not depend on the order of the reduction, or may depend on it in fast
   /// numerics.
   bool is_order_free = false;

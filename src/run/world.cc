@@ -6,7 +6,8 @@ namespace tessera::run {
 
 namespace {
 
-World current;
+World of_run;
+thread_local const World* t_own = nullptr;
 
 }  // namespace
 
@@ -28,8 +29,10 @@ bool World::can_hold(const Mesh& mesh) const {
   return mesh.num_devices() % size() == 0;
 }
 
-const World& world() { return current; }
+const World& world() { return t_own != nullptr ? *t_own : of_run; }
 
-void set_world(const World& world) { current = world; }
+void set_world(const World& world) { of_run = world; }
+
+void set_world_of_thread(const World* own) { t_own = own; }
 
 }  // namespace tessera::run

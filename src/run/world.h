@@ -32,9 +32,12 @@ struct World {
   bool can_hold(const Mesh& mesh) const;
 };
 
-/// The processes of this run.
+/// The processes to which this thread belongs: those of the run, unless it computes in a world of
+/// its own.
 const World& world();
-/// Call this before anything is computed.
+/// Sets the processes of the run. Call this before anything is computed.
 void set_world(const World& world);
+/// Makes `own` the world of this thread until the next call; nullptr: that of the run.
+void set_world_of_thread(const World* own);
 
 }  // namespace tessera::run

@@ -81,6 +81,16 @@ TEST(IrErrors, AttributeOfTheWrongKind) {
             "  cure:   write dims as a list of integers");
 }
 
+TEST(IrErrors, GrainsOfOtherDimensions) {
+  const std::string text = error_of("  %1: f32[2] = reduce_sum[dims=[1], grains=[2,0]] %0");
+  EXPECT_EQ(
+      text,
+      "parse: line 2: reduce_sum: grains = [2,0] does not fit the dimensions of the sum\n"
+      "  found:  f32[2,3] in '%1: f32[2] = reduce_sum[dims=[1], grains=[2,0]] %0'\n"
+      "  wanted: 1 numbers of 1 or more, whose product is at most 2^24\n"
+      "  cure:   remove 'grains', or write one number for each dimension that is summed over");
+}
+
 TEST(IrErrors, AttributeGivenTwice) {
   const std::string text = error_of("  %1: f32[2] = reduce_sum[dims=[1], dims=[1]] %0");
   EXPECT_EQ(text,

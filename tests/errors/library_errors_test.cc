@@ -187,6 +187,16 @@ TEST(SettingErrors, Threads) {
             "  cure:   pass the number of cores to use");
 }
 
+TEST(SettingErrors, ThreadsOfAContext) {
+  const Caught error = caught([] { Context({.num_threads = 1025}); });
+  EXPECT_EQ(error.text,
+            "Context: the number of threads is out of range\n"
+            "  where:  <this line>\n"
+            "  found:  1025\n"
+            "  wanted: from 1 to 1024\n"
+            "  cure:   pass the number of cores to use");
+}
+
 TEST(SettingErrors, Grains) {
   const Caught error = caught([] { set_grains(0); });
   EXPECT_EQ(error.text,

@@ -46,7 +46,8 @@ std::unique_ptr<const OpRecord> copy_of(const OpRecord& op, const Change& change
                    .cost = *op.cost,
                    .samples = ops::Samples(*op.samples),
                    .bodies = op.bodies,
-                   .optional_attributes = op.optional_attributes});
+                   .optional_attributes = op.optional_attributes,
+                   .add_usual = op.add_usual});
 }
 
 std::vector<Case> cases_of(const OpRecord& op) {

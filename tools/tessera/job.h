@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -197,36 +198,38 @@ StepShapes<J> shapes_of(const J& job, const TrainFlags& flags, const Mesh& mesh,
   return {std::move(state), eval_shape([&] { return job.blank_batch(); }), {states, batches}};
 }
 
-/// The step of a job as it is lowered from shapes. It is not lowered again before the job changes
-/// how it is made.
+/// The step of a job as it is lowered from shapes, once for each plan of the job.
 template <typename J>
 class LoweredStep {
  public:
   LoweredStep(const J& job, const StepShapes<J>& shapes) : job_(job), shapes_(shapes) {}
 
+  /// Forgets all other plans.
   const auto& get() {
-    if (!last_ || plan_of_last_ != job_.plan_number()) lower();
-    return *last_;
+    const int plan = job_.plan_number();
+    std::erase_if(of_plans_, [&](const auto& item) { return item.first != plan; });
+    return lowered();
   }
   LowerStep facts() {
     return [this] {
-      lower();
-      return StepFacts{.costs = [step = *last_] { return step.stage_costs(); },
-                       .memory = [step = *last_] { return step.compile().memory(); }};
+      return StepFacts{.costs = [step = lowered()] { return step.stage_costs(); },
+                       .memory = [this] { return get().compile().memory(); }};
     };
   }
 
  private:
-  void lower() {
-    last_.emplace(shapes_.lower(job_));
-    plan_of_last_ = job_.plan_number();
+  using Lowered = decltype(std::declval<const StepShapes<J>&>().lower(std::declval<const J&>()));
+
+  const Lowered& lowered() {
+    const int plan = job_.plan_number();
+    const auto known = of_plans_.find(plan);
+    return known != of_plans_.end() ? known->second
+                                    : of_plans_.emplace(plan, shapes_.lower(job_)).first->second;
   }
 
   const J& job_;
   const StepShapes<J>& shapes_;
-  std::optional<decltype(std::declval<const StepShapes<J>&>().lower(std::declval<const J&>()))>
-      last_;
-  int plan_of_last_ = 0;
+  std::map<int, Lowered> of_plans_;
 };
 
 }  // namespace tessera::cli

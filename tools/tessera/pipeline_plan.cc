@@ -103,7 +103,7 @@ Schedule PipelinePlan::schedule_named(std::int64_t num_stages) const {
 
 void PipelinePlan::set(Schedule schedule) {
   schedule_.emplace(std::move(schedule));
-  number_ += 1;
+  number_ = ++last_number_;
 }
 
 /// Sets the schedule for this number of stages; returns false if it does not support it.
@@ -131,8 +131,7 @@ void PipelinePlan::choose(const LowerStep& lower) {
 }
 
 void PipelinePlan::choose_number(const LowerStep& lower) {
-  std::optional<Schedule> best;
-  ScheduleCosts costs_of_best;
+  std::optional<PipelinePlan> best;
   double makespan = 0;
   const std::int64_t first = num_stages();
   for (std::int64_t stages = first; stages <= kMostPerGroup * options_.groups;
@@ -146,15 +145,14 @@ void PipelinePlan::choose_number(const LowerStep& lower) {
       if (best) break;
       throw;
     }
-    set(stages);
+    if (is_searched()) set(stages);  // now with the costs
     const double found = simulate(tasks(), costs_).makespan;
     if (best && found > makespan * kWorthMoreStages) continue;
-    best = schedule_;
-    costs_of_best = costs_;
+    best = *this;
     makespan = found;
   }
-  set(*std::move(best));
-  costs_ = costs_of_best;
+  best->last_number_ = last_number_;  // the step of the best plan is known by its number
+  *this = *std::move(best);
 }
 
 void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {

@@ -61,7 +61,7 @@ class PipelinePlan {
   PlanOptions options_;
   std::optional<Schedule> schedule_;
   ScheduleCosts costs_;
-  int number_ = 0;
+  int number_ = 0, last_number_ = 0;
 };
 
 }  // namespace tessera::cli

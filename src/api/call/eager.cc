@@ -41,6 +41,7 @@ std::shared_ptr<Program> make_program(ir::Function function, std::vector<Placeme
   program->output_replaces.assign(num_outputs, -1);
   program->engine = {.kind = engine_of(settings)};
   program->dot_unit = settings.dot_unit;
+  program->target = target_of(settings);
   simplify(*program);
   return program;
 }
@@ -178,7 +179,7 @@ class OpCall {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const Operand& operand = operands_[i];
       Type type{dtypes_[i], {}};
-      const ParamInfo* info = nullptr;
+      ParamInfoPtr info;
       if (!operand.is_number()) {
         trace::Trace check(trace->function());
         lift(check, operand.array, where);  // throws for arrays without values
@@ -222,6 +223,7 @@ class OpCall {
   std::vector<run::Tiles> tiles() const {
     std::vector<run::Tiles> inputs;
     inputs.reserve(operands_.size());
+    const run::Transport* const transport = settings_.world.transport;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (operands_[i].is_number()) {
         inputs.push_back({element_of(operands_[i], dtypes_[i])});
@@ -230,6 +232,7 @@ class OpCall {
       const ArrayNode& node = *operands_[i].array.node();
       const std::lock_guard<std::mutex> lock(donation_mutex());
       if (node.donation != nullptr) fail_if_donated(node, call_span());
+      if (node.transport != transport) fail_if_elsewhere(node, call_span());
       inputs.push_back(node.tiles);
     }
     return inputs;

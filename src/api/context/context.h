@@ -16,6 +16,8 @@
 
 namespace tessera::detail {
 
+struct Program;
+
 struct EagerProgram {
   std::shared_ptr<Program> program;
   // What the key has the addresses of.
@@ -49,6 +51,10 @@ struct ContextState {
     const std::lock_guard<std::mutex> lock(mutex_);
     settings_.*setting = value;
   }
+  /// This process alone, for all devices.
+  void set_alone();
+  /// The processes of the context, if they are not those of the run. Does not change later.
+  const run::World* own_world() const { return own_world_ ? &*own_world_ : nullptr; }
   /// nullopt: the best unit of this machine.
   void set_dot_unit(std::optional<DotUnit> unit);
 
@@ -58,6 +64,7 @@ struct ContextState {
   mutable std::mutex mutex_;
   Settings settings_;
   bool has_best_dot_unit_ = true;  // then settings_.dot_unit does not count
+  std::optional<run::World> own_world_;
 };
 
 /// That of this thread.

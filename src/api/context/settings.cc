@@ -53,6 +53,23 @@ DotUnit dot_unit_named(std::string_view name, const std::string& subject, const 
        .cure = "use auto, the best unit of this machine"});
 }
 
+run::Target target_of(const Settings& settings) {
+  run::Target target = run::Engine::instance().target();
+  if (settings.num_threads != 0) target.num_workers = settings.num_threads;
+  target.world = settings.world;
+  return target;
+}
+
+void check_num_threads(int count, const std::string& subject, const Span& where) {
+  constexpr int kMost = 1024;
+  if (count >= 1 && count <= kMost) return;
+  throw UserError({.what = subject + ": the number of threads is out of range",
+                   .where = where,
+                   .found = std::to_string(count),
+                   .wanted = "from 1 to " + std::to_string(kMost),
+                   .cure = "pass the number of cores to use"});
+}
+
 }  // namespace detail
 
 using detail::current_context;
@@ -60,14 +77,7 @@ using detail::EngineKind;
 using detail::Settings;
 
 void set_num_threads(int count, std::source_location where) {
-  constexpr int kMost = 1024;
-  if (count < 1 || count > kMost) {
-    throw UserError({.what = "set_num_threads: the number of threads is out of range",
-                     .where = trace::call_span(where),
-                     .found = std::to_string(count),
-                     .wanted = "from 1 to " + std::to_string(kMost),
-                     .cure = "pass the number of cores to use"});
-  }
+  detail::check_num_threads(count, "set_num_threads", trace::call_span(where));
   run::Engine::instance().set_num_threads(count);
 }
 
@@ -75,7 +85,10 @@ int usable_cores() { return run::usable_cores(); }
 
 void set_thread_binding(bool is_on) { run::Engine::instance().set_binding(is_on); }
 
-int num_threads() { return run::Engine::instance().num_threads(); }
+int num_threads() {
+  const int own = detail::current_settings().num_threads;
+  return own != 0 ? own : run::Engine::instance().num_threads();
+}
 
 std::string_view instruction_set() { return compile::instruction_set(); }
 

@@ -1,4 +1,4 @@
-// The settings of a context that decide what a function is traced and compiled to.
+// The settings of a context that decide what a function is traced and compiled to, and for what.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <tessera/types.h>
 
 #include "base/dot_unit.h"
+#include "run/target.h"
 
 namespace tessera::run {
 class Backend;
@@ -28,7 +29,12 @@ struct Settings {
   DotUnit dot_unit = DotUnit::portable;
   std::int64_t grains = 8;
   Numerics numerics = Numerics::exact;
+  int num_threads = 0;  // for which work is cut; 0: those of the engine
+  run::World world = {};
 };
+
+/// For what programs are compiled with these settings.
+run::Target target_of(const Settings& settings);
 
 /// All settings of the current context, read at once. A call reads them once and passes them on:
 /// another thread may change them meanwhile, and the key of a cache must be made from the settings
@@ -36,6 +42,8 @@ struct Settings {
 Settings current_settings();
 
 std::string_view name(EngineKind engine);
+/// Throws UserError unless a program may use so many threads.
+void check_num_threads(int count, const std::string& subject, const Span& where);
 /// The unit of that name, or the best one for `auto`; throws UserError if there is none here.
 DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 

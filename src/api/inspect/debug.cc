@@ -37,8 +37,10 @@ void call_when_run(Receiver receive, const std::vector<Operand>& operands,
     arrays.push_back(operand.is_number() ? number(operand) : operand.array);
   }
   // Every process computes what is printed, and the first one prints it.
-  const auto receive_once = [receive = std::move(receive)](const std::vector<HostArray>& values) {
-    if (run::world().rank() == 0) receive(values);
+  const bool is_first = run::world().rank() == 0;  // of the processes for which this is traced
+  const auto receive_once = [receive = std::move(receive),
+                             is_first](const std::vector<HostArray>& values) {
+    if (is_first) receive(values);
   };
   if (trace::innermost() == nullptr) {
     std::vector<HostArray> values;

@@ -74,6 +74,7 @@ std::shared_ptr<Program> program_of(stablehlo::Imported imported, const Settings
   program->name = imported.name;
   program->engine = settings.engine;
   program->dot_unit = settings.dot_unit;
+  program->target = target_of(settings);
   program->passes = pass_options({}, imported.name);
   std::vector<std::string> paths;
   for (std::size_t i = 0; i < function.inputs.size(); ++i) {

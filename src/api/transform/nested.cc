@@ -16,7 +16,7 @@ Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& wher
   std::vector<Array> tracers;
   for (std::size_t i = 0; i < types.size(); ++i) {
     tracers.push_back(make_traced(trace, trace->add_input(types[i])));
-    tracers.back().node()->info = arguments.leaves()[i].info;
+    tracers.back().node()->info = arguments.leaves()[i].info();
   }
   Nested nested;
   std::vector<ir::ValueId> outputs;

@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 
 #include "base/leaf_tree.h"
+#include "ops/rules.h"
 
 namespace tessera::compile::host {
 
@@ -13,10 +14,12 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
 }
 
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
-                                                 const ir::Function& function, DType dtype) {
+                                                 const ir::Function& function,
+                                                 const ir::Equation& equation, DType dtype) {
   std::vector<std::int64_t> sizes;
   for (const LeafRange& range : ranges) sizes.push_back(range.global_size);
-  const std::vector<std::int64_t> counts = leaf_counts(sizes, function.grains);
+  const std::vector<std::int64_t> counts =
+      ops::grains_of(equation.attributes, sizes, function.grains);
   std::vector<std::vector<std::int64_t>> cuts;
   for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
     const LeafRange& range = ranges[dim];
@@ -41,9 +44,9 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
 }
 
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
-                                DType dtype) {
+                                const ir::Equation& equation, DType dtype) {
   std::vector<LeafBox> boxes = {{}};
-  for (const std::vector<std::int64_t>& cuts : leaf_cuts(ranges, function, dtype)) {
+  for (const std::vector<std::int64_t>& cuts : leaf_cuts(ranges, function, equation, dtype)) {
     std::vector<LeafBox> next;
     for (const LeafBox& outer : boxes) {
       for (std::size_t leaf = 0; leaf + 1 < cuts.size(); ++leaf) {

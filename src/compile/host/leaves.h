@@ -30,10 +30,11 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
 /// of integer sums does not matter, so they may be split anywhere, and a tile is a single grain.
 /// The same holds for all sums in fast numerics.
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
-                                                 const ir::Function& function, DType dtype);
+                                                 const ir::Function& function,
+                                                 const ir::Equation& equation, DType dtype);
 /// The grains in the order of the sum: row-major over the dimensions.
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
-                                DType dtype);
+                                const ir::Equation& equation, DType dtype);
 
 /// Offsets of all terms, grain after grain and row-major within a grain. Strides are per reduced
 /// dimension.

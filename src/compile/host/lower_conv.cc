@@ -89,7 +89,7 @@ ConvProblems::ConvProblems(const LowerContext& context, const Equation& equation
     ranges.push_back(leaf_range(kernel, batch_ + i, digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
-  leaves_ = leaf_boxes(ranges, context.function(), dtype);
+  leaves_ = leaf_boxes(ranges, context.function(), equation, dtype);
 }
 
 kernels::GemmProblem ConvProblems::problem(const std::vector<std::size_t>& chosen) const {

@@ -76,7 +76,7 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Product& prod
     ranges.push_back(leaf_range(context.layout(of_a), static_cast<std::size_t>(dim), digits));
   }
   const DType dtype = context.function().type(of_a).dtype;
-  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
+  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), equation, dtype);
   const Box c_box = context.box(equation.results[0], digits);
   const std::vector<std::int64_t> c = context.read(equation.results[0], digits).strides;
   return {.a = {.batch = offsets(product.a.batch, a_box.size, a.strides),

@@ -100,7 +100,7 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
     for (std::size_t d = static_cast<std::size_t>(num_batch); d < index_box.size(); ++d) {
       ranges.push_back(leaf_range(context.layout(indices), d, digits));
     }
-    const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
+    const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), equation, dtype);
     problem.order =
         leaf_order(leaves, row_major_strides({index_box.begin() + num_batch, index_box.end()}));
     problem.leaf_ends = leaf_ends(leaves);

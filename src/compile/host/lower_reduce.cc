@@ -68,7 +68,7 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
   }
   // Only sums have grains; other reductions may be split anywhere.
   if (problem.kind == kernels::ReduceKind::sum) {
-    problem.cuts = leaf_cuts(ranges, context.function(), problem.dtype);
+    problem.cuts = leaf_cuts(ranges, context.function(), equation, problem.dtype);
   }
   problem.lanes16 = !dims.empty() && dims.back() == rank - 1;
   return problem;

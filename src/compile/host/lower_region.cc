@@ -196,7 +196,8 @@ class RegionBuilder {
     const Layout& layout = context_.layout(from);
     const LeafRange range = leaf_range(layout, layout.shape().size() - 1, digits_);
     program_.reductions.push_back(
-        {.kind = reduce_kind(equation), .cuts = leaf_cuts({range}, f_, f_.type(from).dtype)[0]});
+        {.kind = reduce_kind(equation),
+         .cuts = leaf_cuts({range}, f_, equation, f_.type(from).dtype)[0]});
     kernels::TileStep step{};
     step.kind = kernels::StepKind::reduce;
     step.num_inputs = 1;

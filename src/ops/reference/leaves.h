@@ -17,8 +17,9 @@ struct Leaf {
 };
 
 /// All grains in the order of the summation tree: row-major over the grid of grains.
-inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes, std::int64_t grains) {
-  const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
+/// `counts`: how many there are along each dimension.
+inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes,
+                                   const std::vector<std::int64_t>& counts) {
   std::vector<Leaf> leaves;
   for_each_index(counts, [&](const std::vector<std::int64_t>& grid) {
     Leaf leaf;

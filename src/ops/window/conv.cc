@@ -71,6 +71,17 @@ void expect_entries(const ShapeContext& c, std::string_view attribute, std::int6
   }
 }
 
+/// Without padding, and every element of the array next to the one before.
+void add_no_padding(Attributes& attributes) {
+  for (const auto& [name, value] : Attributes(attributes).items()) {
+    const Ints* stride = name == "stride" ? std::get_if<Ints>(&value) : nullptr;
+    if (stride == nullptr) continue;
+    for (const auto& [usual, step] : {std::pair("high", 0), {"low", 0}, {"spread", 1}}) {
+      if (!attributes.has(usual)) attributes.set(usual, Ints(stride->size(), step));
+    }
+  }
+}
+
 void expect_steps(const ShapeContext& c) {
   for (const char* attribute : {"stride", "dilation", "spread"})
     expect_entries(c, attribute, 1, "entries of 1 or more", "write 1 where nothing is skipped");
@@ -337,7 +348,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Type& lhs = c.operands[0]->type();
   const ConvTerms terms(c.attributes, lhs, c.operands[1]->type());
-  const std::vector<Leaf> leaves = leaves_of(terms.sizes, c.grains);
+  const std::vector<Leaf> leaves = leaves_of(terms.sizes, leaf_counts(terms.sizes, c.grains));
   Numbers::visit(lhs.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
@@ -510,6 +521,7 @@ const OpRecord conv_op{
     .cost = conv_cost,
     .samples = conv_samples(),
     .linearity = Linearity::each,
+    .add_usual = add_no_padding,
 };
 
 OpFamily conv_ops() { return {&conv_op}; }

@@ -1,4 +1,4 @@
-// Splits a function; implemented in split.cc, roll.cc, selection.cc and windows.cc.
+// Splits a function; implemented in split.cc, inner_sum.cc, roll.cc, selection.cc and windows.cc.
 #pragma once
 
 #include <functional>
@@ -148,6 +148,16 @@ class Splitter {
                                       ValueId shards);
   void select_finally(const Equation& equation, const Selection& selection,
                       const std::vector<ValueId>& best);
+  struct InnerSum;
+  std::optional<InnerSum> find_inner_sum(std::size_t index) const;
+  std::optional<Assignment> split_inside(std::size_t index, const InnerSum& sum,
+                                         Assignment raw) const;
+  void set_assignment(std::size_t index, Assignment assignment, InnerSum& sum);
+  void set_stop(const Sharding& wanted, InnerSum& sum);
+  double price_of(std::size_t index, const InnerSum& sum);
+  bool sum_by_grains(std::size_t index, const Assignment& chosen);
+  ValueId emit_grains(const Equation& equation, const InnerSum& sum, std::vector<ValueId> operands);
+  ValueId add_grains(const InnerSum& sum, ValueId grains, const Span& span);
   std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
                             const std::vector<Sharding>& shardings);
 
