@@ -22,7 +22,7 @@
 #include <tessera/schedule.h>
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace ir {
 struct PassEvent;

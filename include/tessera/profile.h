@@ -23,7 +23,7 @@
 
 #include <tessera/array.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// Executed collectives of one kind.
 struct CollectiveUse {
