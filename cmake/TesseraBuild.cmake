@@ -32,6 +32,14 @@ function(tessera_light target)
   target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})
 endfunction()
 
+# tessera_for_shared(TARGET): its objects may become parts of shared libraries, of which programs
+# see what TESSERA_EXPORT marks. Nothing replaces functions of the library at run time.
+function(tessera_for_shared target)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+endfunction()
+
 # tessera_layer(NAME): the objects of a folder of src/, which are joined in libtessera.
 # The folder adds its sources.
 function(tessera_layer name)
@@ -42,9 +50,7 @@ function(tessera_layer name)
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(${target} SYSTEM PRIVATE ${PROTOZERO_INCLUDE_DIR})
   target_link_libraries(${target} PRIVATE fmt::fmt Tessera::hwy ZLIB::ZLIB Threads::Threads)
-  # The plugin for JAX is a shared library. Nothing replaces functions of the library at run time.
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  tessera_for_shared(${target})
   if(TARGET tessera_kernels AND NOT name STREQUAL kernels)
     target_precompile_headers(${target} REUSE_FROM tessera_kernels)
   else()

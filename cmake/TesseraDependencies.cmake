@@ -1,12 +1,5 @@
 # The libraries that Tessera's static libraries need. Programs must link them too, so both the build
 # and find_package(Tessera) read this file.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
-  message(FATAL_ERROR
-    "Tessera's headers need std::source_location\n"
-    "  found:  Clang ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER})\n"
-    "  wanted: g++ 12, Clang 15, or newer\n"
-    "  cure:   cmake -DCMAKE_CXX_COMPILER=g++, or a newer clang++")
-endif()
 
 # Global, so that projects that contain Tessera see them where they link it.
 find_package(fmt REQUIRED GLOBAL)

@@ -14,9 +14,22 @@ install(TARGETS tessera tessera_lib EXPORT TesseraTargets)
 install(TARGETS tessera_cli)
 install(DIRECTORY include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT TesseraTargets NAMESPACE Tessera:: DESTINATION ${package_dir})
+if(TARGET tessera_shared)
+  # Developer builds install them only when they are asked for this component.
+  set(option EXCLUDE_FROM_ALL)
+  if(TESSERA_SHARED)
+    set(option "")
+  endif()
+  set_target_properties(tessera_shared PROPERTIES EXPORT_NAME tessera)
+  install(TARGETS tessera_shared tessera_lib_shared EXPORT TesseraSharedTargets
+    LIBRARY COMPONENT shared NAMELINK_COMPONENT shared ${option})
+  install(EXPORT TesseraSharedTargets NAMESPACE Tessera:: DESTINATION ${package_dir}
+    COMPONENT shared ${option})
+endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES
+  cmake/TesseraCompiler.cmake
   cmake/TesseraConfig.cmake
   cmake/TesseraDependencies.cmake
   ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake

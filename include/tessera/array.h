@@ -18,7 +18,7 @@
 #include <tessera/mesh.h>
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 struct ArrayNode;

@@ -26,7 +26,8 @@
 
 #include <tessera/shardings.h>
 
-namespace tessera::checkpoint {
+namespace TESSERA_EXPORT tessera {
+namespace checkpoint {
 
 /// An array with its path.
 struct NamedArray {
@@ -264,9 +265,7 @@ std::optional<std::int64_t> latest_step(const std::string& folder);
 /// The folder of a step.
 std::string step_path(const std::string& folder, std::int64_t step);
 
-}  // namespace tessera::checkpoint
-
-namespace tessera {
+}  // namespace checkpoint
 
 /// Writes curves of a run into an event file of TensorBoard.
 ///

@@ -18,7 +18,7 @@
 #include <tessera/jit.h>
 #include <tessera/schedule.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// Options of scan.
 struct ScanOptions {

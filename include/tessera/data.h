@@ -27,8 +27,8 @@
 #include <tessera/array.h>
 #include <tessera/mesh.h>
 
-namespace tessera::data {
-
+namespace TESSERA_EXPORT tessera {
+namespace data {
 // --- records
 
 /// Row-major elements in host memory.
@@ -296,5 +296,5 @@ class BytePairTokenizer {
   struct Tables;
   std::shared_ptr<const Tables> tables_;
 };
-
-}  // namespace tessera::data
+}  // namespace data
+}  // namespace tessera

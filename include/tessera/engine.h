@@ -21,7 +21,7 @@
 #include <tessera/schedule.h>
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 struct ContextState;

@@ -13,7 +13,7 @@
 
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// The base of all errors.
 class Error : public std::runtime_error {

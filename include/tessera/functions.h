@@ -15,7 +15,7 @@
 #include <tessera/ops.h>
 #include <tessera/tree.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 // --- activations
 

@@ -15,7 +15,7 @@
 
 #include <tessera/jit.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 

@@ -20,7 +20,7 @@
 #include <tessera/shardings.h>
 #include <tessera/tree.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: by the
 /// estimated costs of the equations, so that it ends early and few bytes pass between stages.

@@ -12,7 +12,8 @@
 
 #include <tessera/ops.h>
 
-namespace tessera::linalg {
+namespace TESSERA_EXPORT tessera {
+namespace linalg {
 
 // --- factorisations
 
@@ -79,4 +80,5 @@ Array matrix_power(Operand a, std::int64_t n);
 /// The number of singular values above `rcond` times the largest: i32 [..].
 Array matrix_rank(Operand a, double rcond = -1.0);
 
-}  // namespace tessera::linalg
+}  // namespace linalg
+}  // namespace tessera

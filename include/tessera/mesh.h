@@ -14,7 +14,7 @@
 
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// A named dimension of a mesh.
 struct MeshAxis {

@@ -18,8 +18,8 @@
 #include <tessera/grad.h>
 #include <tessera/shardings.h>
 
-namespace tessera::nn {
-
+namespace TESSERA_EXPORT tessera {
+namespace nn {
 using tessera::logical_axis_rules, tessera::logical_to_mesh, tessera::logical_to_mesh_axes,
     tessera::with_logical_constraint;
 
@@ -296,5 +296,5 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x) {
   auto [last, y] = tessera::scan(step, carry, transpose(x, {1, 0, 2}));
   return {std::move(last), transpose(y, {1, 0, 2})};
 }
-
-}  // namespace tessera::nn
+}  // namespace nn
+}  // namespace tessera

@@ -13,7 +13,7 @@
 
 #include <tessera/array.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// Axes of a reduction: one, several or, by default, all.
 class Axes {

@@ -13,7 +13,8 @@
 #include <tessera/ops.h>
 #include <tessera/tree.h>
 
-namespace tessera::optim {
+namespace TESSERA_EXPORT tessera {
+namespace optim {
 
 namespace detail {
 class RateRule;
@@ -262,9 +263,7 @@ Model incremental_update(const Model& now, const Model& old, Operand step_size) 
   return tree_replace(now, detail::moved_average(tree_params(now), tree_params(old), step_size));
 }
 
-}  // namespace tessera::optim
-
-namespace tessera {
+}  // namespace optim
 
 /// Parameters, optimiser state, and the number of steps done.
 template <typename Model>

@@ -25,7 +25,7 @@
 
 #include <tessera/array.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace ir {
 struct PassEvent;

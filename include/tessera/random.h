@@ -14,7 +14,8 @@
 
 #include <tessera/array.h>
 
-namespace tessera::random {
+namespace TESSERA_EXPORT tessera {
+namespace random {
 
 /// A key u32[2]; a leaf of trees. Use each key once: split it, or fold a number in.
 class Key {
@@ -115,13 +116,11 @@ Array choice(const Key& key, std::int64_t n, Shape shape = {}, const ChoiceOptio
 Array choice(const Key& key, const Array& x, Shape shape = {}, const ChoiceOptions& options = {},
              std::source_location where = std::source_location::current());
 
-}  // namespace tessera::random
+}  // namespace random
 
-namespace tessera {
 using random::Key;
-}  // namespace tessera
 
-namespace tessera::nn {
+namespace nn {
 
 // --- initialisers
 
@@ -262,4 +261,5 @@ class Scope {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace tessera::nn
+}  // namespace nn
+}  // namespace tessera

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 // --- tasks
 

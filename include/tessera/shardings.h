@@ -12,7 +12,7 @@
 
 #include <tessera/tree.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 struct LeafPlacement;  // engine.h
 

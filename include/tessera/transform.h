@@ -15,7 +15,7 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// What a remat keeps for the backward pass, besides its operands. The rest is computed again.
 enum class RematPolicy : unsigned char {

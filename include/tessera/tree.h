@@ -38,7 +38,7 @@
         tessera_walk_, {this, sizeof(*this), #__VA_ARGS__, true} __VA_OPT__(, ) __VA_ARGS__); \
   }
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 

@@ -31,7 +31,10 @@
   T::~T() = default
 // NOLINTEND(bugprone-macro-parentheses)
 
-namespace tessera {
+/// What programs see of shared libraries: everything that public headers declare.
+#define TESSERA_EXPORT __attribute__((visibility("default")))
+
+namespace TESSERA_EXPORT tessera {
 
 enum class DType : std::uint8_t {
   boolean,

@@ -12,19 +12,9 @@ namespace tessera::run::testing {
 using Buffers = std::span<std::byte* const>;
 using Body = std::function<void(Buffers, int part)>;
 
-/// CPUs that this thread may use, ascending.
-inline std::vector<int> own_cpus() {
-  const AffinityMask mask = AffinityMask::of_this_thread();
-  std::vector<int> cpus;
-  for (int cpu = 0; std::ssize(cpus) < mask.count(); ++cpu) {
-    if (mask.has(cpu)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 /// Two nodes with a CPU each; it is the same one where there is only one.
 inline std::vector<NodeCpus> two_nodes() {
-  const std::vector<int> cpus = own_cpus();
+  const std::vector<int> cpus = allowed_cpus();
   return {{cpus.front()}, {cpus.back()}};
 }
 

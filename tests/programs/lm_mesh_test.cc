@@ -1,10 +1,12 @@
-// The language model gives the same bits on every mesh, layout, engine and number of threads.
+// The language model gives the same bits on every mesh, layout, engine, number of threads and
+// instruction set.
 
 #include <gtest/gtest.h>
 
 #include <tessera/engine.h>
 
 #include "compile/compile.h"
+#include "compile/host/kernels/on_every_target.h"
 #include "lm_support.h"
 
 namespace tessera::testing {
@@ -38,6 +40,14 @@ TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
     expect_same_bits(train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8), want);
   }
   set_num_threads(before);
+}
+
+TEST(LmMesh, SameBitsOnEveryInstructionSet) {
+  const Mesh mesh = make_mesh({{"data", 2}});
+  const TrainingRun want = train(kSmall, mesh, Layout::fsdp, 3, 8);
+  kernels::testing::on_every_target([&](const char* /*target*/) {
+    expect_same_bits(train(kSmall, mesh, Layout::fsdp, 3, 8), want);
+  });
 }
 
 lm::Config in_bf16(lm::Config config) {

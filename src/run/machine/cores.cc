@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <memory>
 #include <new>
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <thread>
 
 #include "run/machine/control_groups.h"
@@ -27,41 +31,60 @@ std::optional<std::int64_t> cores_of(const ControlGroup& group) {
   return quota / period;
 }
 
+#ifdef __linux__
+struct FreeCpuMask {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+/// An empty set of at least `cpus` CPUs.
+struct CpuMask {
+  explicit CpuMask(int cpus)
+      : bytes(CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus))),
+        set(CPU_ALLOC(static_cast<std::size_t>(cpus))) {
+    if (set == nullptr) throw std::bad_alloc();
+    CPU_ZERO_S(bytes, set.get());
+  }
+  std::size_t bytes;
+  std::unique_ptr<cpu_set_t, FreeCpuMask> set;
+};
+#endif
+
 }  // namespace
 
-AffinityMask::AffinityMask(int cpus) : bytes_(CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus))) {
-  cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(cpus));
-  if (set == nullptr) throw std::bad_alloc();
-  set_.reset(set, [](cpu_set_t* mask) { CPU_FREE(mask); });
-  CPU_ZERO_S(bytes_, set);
-}
-
+#ifdef __linux__
 /// The kernel's mask may be larger than cpu_set_t. It is asked for again until it fits.
-AffinityMask AffinityMask::of_this_thread() {
-  constexpr int kMostCores = 1 << 20;
-  for (int cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {
-    AffinityMask mask(cores);
-    if (sched_getaffinity(0, mask.bytes_, mask.set_.get()) == 0) return mask;
+std::vector<int> allowed_cpus() {
+  constexpr int kMostCpus = 1 << 20;
+  std::vector<int> cpus;
+  for (int most = CPU_SETSIZE; most <= kMostCpus; most *= 2) {
+    const CpuMask mask(most);
+    if (sched_getaffinity(0, mask.bytes, mask.set.get()) == 0) {
+      for (int cpu = 0; cpu < most; ++cpu) {
+        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), mask.bytes, mask.set.get()) != 0)
+          cpus.push_back(cpu);
+      }
+      break;
+    }
     if (errno != EINVAL) break;
   }
-  return AffinityMask(CPU_SETSIZE);
+  return cpus;
 }
 
-AffinityMask AffinityMask::of(const std::vector<int>& cpus) {
-  const int most = cpus.empty() ? 0 : *std::max_element(cpus.begin(), cpus.end());
-  AffinityMask mask(std::max(most + 1, CPU_SETSIZE));
-  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes_, mask.set_.get());
-  return mask;
-}
+int current_cpu() { return sched_getcpu(); }
 
-bool AffinityMask::has(int cpu) const {
-  return CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes_, set_.get()) != 0;
+void run_on(const std::vector<int>& cpus) {
+  const int last = cpus.empty() ? 0 : *std::max_element(cpus.begin(), cpus.end());
+  const CpuMask mask(std::max(last + 1, CPU_SETSIZE));
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes, mask.set.get());
+  sched_setaffinity(0, mask.bytes, mask.set.get());
 }
-int AffinityMask::count() const { return CPU_COUNT_S(bytes_, set_.get()); }
-void AffinityMask::apply() const { sched_setaffinity(0, bytes_, set_.get()); }
+#else
+std::vector<int> allowed_cpus() { return {}; }
+int current_cpu() { return -1; }
+void run_on(const std::vector<int>& /*cpus*/) {}
+#endif
 
 int usable_cores(const std::string& root) {
-  std::int64_t cores = AffinityMask::of_this_thread().count();
+  std::int64_t cores = std::ssize(allowed_cpus());
   if (cores == 0) cores = std::thread::hardware_concurrency();
   for (const ControlGroup& group : control_groups("cpu", root)) {
     if (const auto limit = cores_of(group)) cores = std::min(cores, *limit);

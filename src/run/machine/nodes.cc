@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
-#include <sched.h>
 
 #include "run/machine/cores.h"
 
@@ -43,12 +42,12 @@ std::string text_of(const std::string& path) {
 
 std::vector<NodeCpus> usable_nodes(const std::string& root) {
   const std::string folder = root + "/sys/devices/system/node/";
-  const AffinityMask allowed = AffinityMask::of_this_thread();
+  const std::vector<int> allowed = allowed_cpus();
   std::vector<NodeCpus> nodes;
   for (const int node : cpu_list(text_of(folder + "online"))) {
     NodeCpus usable;
     for (const int cpu : cpu_list(text_of(folder + "node" + std::to_string(node) + "/cpulist"))) {
-      if (allowed.has(cpu)) usable.push_back(cpu);
+      if (std::binary_search(allowed.begin(), allowed.end(), cpu)) usable.push_back(cpu);
     }
     if (!usable.empty()) nodes.push_back(std::move(usable));
   }
@@ -68,7 +67,7 @@ std::vector<std::size_t> nodes_of_threads(const std::vector<NodeCpus>& nodes, in
 }
 
 int node_of_this_thread(const std::vector<NodeCpus>& nodes) {
-  const int cpu = sched_getcpu();
+  const int cpu = current_cpu();
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     if (std::binary_search(nodes[node].begin(), nodes[node].end(), cpu))
       return static_cast<int>(node);
@@ -76,6 +75,6 @@ int node_of_this_thread(const std::vector<NodeCpus>& nodes) {
   return 0;
 }
 
-void bind_this_thread(const NodeCpus& cpus) { AffinityMask::of(cpus).apply(); }
+void bind_this_thread(const NodeCpus& cpus) { run_on(cpus); }
 
 }  // namespace tessera::run

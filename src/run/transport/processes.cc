@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
+#ifdef __linux__
 #include <sys/prctl.h>
+#endif
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -276,7 +278,9 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
       sockets.close_of(rank);
       continue;
     }
+#ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
     if (getppid() != parent) _exit(2);
     SocketFiles mine = sockets.take(rank);
     sockets.close_all();

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -142,10 +141,9 @@ void Mpi::check(int error) const {
 ProcessPlace own_place() {
   ProcessPlace place{.host = 0, .cores = 0, .pid = getpid()};
   place.host = static_cast<std::uint64_t>(machine_id());
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof(cores), &cores);
-  place.cores = hash_of({reinterpret_cast<const char*>(&cores), sizeof(cores)}, place.host);
+  const std::vector<int> cpus = allowed_cpus();
+  place.cores =
+      hash_of({reinterpret_cast<const char*>(cpus.data()), cpus.size() * sizeof(int)}, place.host);
   return place;
 }
 

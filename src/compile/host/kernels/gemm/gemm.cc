@@ -36,7 +36,7 @@ constexpr std::int64_t kPartBytes = 256 << 10;   // least B of a part with few r
 
 // Whether the processor runs vectors of 512 bits in two halves. It then has fewer products in
 // flight at once, so tiles with fewer rows are enough to keep it busy.
-bool runs_in_halves(const gemm::Kernels& kernels) {
+bool runs_in_halves([[maybe_unused]] const gemm::Kernels& kernels) {
 #if defined(__GNUC__) && defined(__x86_64__)
   return kernels.lanes == 16 && __builtin_cpu_is("amdfam19h");
 #else
