@@ -2,6 +2,7 @@
 // its kin are in profile.h.
 //
 //   const disable_jit scope;              // step through jitted functions and loops
+//   set_index_checks(true);               // an index out of range throws UserError
 //   set_warning_handler([&](const Warning& warning) { log << to_string(warning); });
 #pragma once
 
@@ -26,6 +27,13 @@ class [[nodiscard]] disable_jit {
   disable_jit(const disable_jit&) = delete;
   disable_jit& operator=(const disable_jit&) = delete;
 };
+
+/// Whether take, take_along_axis, scatter, scatter_add, one_hot and what is made of them throw
+/// UserError for an index out of range, with its value, its position and the bound; false by
+/// default. A setting of the context. Results have the same bits, and cost nothing while it is
+/// false. While it is true, programs run debug::callback for each of these ops, where that can be.
+void set_index_checks(bool is_on);
+bool index_checks();
 
 /// What works, but probably not as it is meant to.
 struct Warning {

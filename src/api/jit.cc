@@ -62,6 +62,7 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
   append(settings.engine.kind);
   append(settings.engine.backend);
   append(settings.dot_unit);
+  append(settings.checks_indices);
   return key;
 }
 

@@ -132,7 +132,8 @@ TraceRecord record_of(Walk& walk, std::string structure,
                      {"grains", std::to_string(settings.grains)},
                      {"numerics", std::string(name(settings.numerics))},
                      {"engine", std::string(name(settings.engine.kind))},
-                     {"dot unit", std::string(name(settings.dot_unit))}};
+                     {"dot unit", std::string(name(settings.dot_unit))},
+                     {"index checks", settings.checks_indices ? "on" : "off"}};
   return record;
 }
 

@@ -28,6 +28,7 @@ struct Settings {
   DotUnit dot_unit = DotUnit::portable;
   std::int64_t grains = 8;
   Numerics numerics = Numerics::exact;
+  bool checks_indices = false;
 };
 
 /// All settings of the current context, read at once. A call reads them once and passes them on:
