@@ -1,8 +1,9 @@
 #!/usr/bin/env -S python3 -B
-"""exchange_dlpack.py LIBRARY: tensors of NumPy and of PyTorch to Tessera and back. Exit code 77
+"""exchange_dlpack.py LIBRARY: tensors of NumPy, PyTorch and JAX to Tessera and back. Exit code 77
 without NumPy."""
 import ctypes
 import gc
+import importlib.util
 import random
 import sys
 
@@ -90,6 +91,15 @@ def check_torch(torch, library):
         assert torch.equal(torch.from_dlpack(Tensor(out, False)), (x + x).T)
 
 
+def check_jax(jax, library):
+    for dtype in "float32", "bfloat16", "float16", "int32", "uint8":
+        x = jax.numpy.arange(12).reshape(3, 4).astype(dtype)
+        wanted = (x + x).T
+        out = library.twice_transposed_old(taken(x.__dlpack__(), False))
+        found = jax.dlpack.from_dlpack(Tensor(out, False))
+        assert found.dtype == wanted.dtype and bool((found == wanted).all()), (found, wanted)
+
+
 def main():
     try:
         import numpy as np
@@ -103,14 +113,11 @@ def main():
         function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     check_numpy(np, library)
     peers = ["NumPy"]
-    try:
-        import torch
-    except ImportError:
-        torch = None
-    if torch is not None:
-        check_torch(torch, library)
-        peers.append("PyTorch")
-    print("tensors of", " and ".join(peers), "as wanted")
+    for module, name, check in ("torch", "PyTorch", check_torch), ("jax", "JAX", check_jax):
+        if importlib.util.find_spec(module) is not None:
+            check(importlib.import_module(module), library)
+            peers.append(name)
+    print("tensors of", ", ".join(peers), "as wanted")
 
 
 main()

@@ -32,7 +32,7 @@ bool varies_at(const Seen& seen, std::size_t level) {
   return level < seen.varies.size() && seen.varies[level];
 }
 
-Array as_array(const std::shared_ptr<const void>& captured) {
+Array captured_array(const std::shared_ptr<const void>& captured) {
   return Array(
       std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(captured)));
 }
@@ -100,7 +100,9 @@ class Sight {
     return watched_->inputs[i]();
   }
 
-  std::optional<Seen> captured(std::size_t i) const { return seen(as_array(trace_.captured()[i])); }
+  std::optional<Seen> captured(std::size_t i) const {
+    return seen(captured_array(trace_.captured()[i]));
+  }
 
   const trace::Trace& trace_;
   const Watched* watched_;
