@@ -3,6 +3,8 @@
 
 #include <tessera/array.h>
 #include <tessera/control.h>
+#include <tessera/debug.h>
+#include <tessera/dlpack.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 #include <tessera/functions.h>

@@ -8,6 +8,7 @@
 #include <tessera/error.h>
 #include <tessera/ops.h>
 
+#include "api/inspect/watch.h"
 #include "api/operands.h"
 #include "run/world.h"
 
@@ -282,16 +283,20 @@ bool array_equal(const Array& a, const Array& b, std::source_location where) {
 std::string to_string(const Array& x) {
   if (x.is_empty()) return "an empty Array";
   std::string text = to_string(x.type());
-  if (x.is_traced()) return text + " (traced)";
+  if (x.is_traced()) return text + " " + detail::traced_text(x);
   if (x.is_deleted()) return text + " (donated)";
   if (!x.is_concrete()) return text + " (abstract)";
+  return text + " " + detail::elements_text(x);
+}
+
+std::string detail::elements_text(const Array& x) {
   constexpr std::size_t kShown = 16;
-  const ops::HostArray host = detail::gather(detail::tiles_of(x, Span()), "to_string", Span());
+  const ops::HostArray host = gather(tiles_of(x, Span()), "to_string", Span());
   return ops::dispatch(x.dtype(), [&](auto element) {
     using T = decltype(element);
-    using Shown = std::conditional_t<detail::kIsHalf<T>, float, T>;
+    using Shown = std::conditional_t<kIsHalf<T>, float, T>;
     const auto values = host.data<T>();
-    text += " [";
+    std::string text = "[";
     for (std::size_t i = 0; i < values.size() && i < kShown; ++i) {
       text += fmt::format("{}{}", i > 0 ? ", " : "", Shown{values[i]});
     }

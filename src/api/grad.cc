@@ -7,6 +7,7 @@
 #include <tessera/transform.h>
 
 #include "api/apply.h"
+#include "api/inspect/watch.h"
 #include "api/program.h"
 #include "api/transform/pipeline_scope.h"
 #include "differentiate/differentiate.h"
@@ -55,6 +56,7 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
   std::vector<Array> tracers(wrt.leaves().size());
   std::vector<std::size_t> numbers;
   std::vector<ir::ValueId> arguments;
+  std::vector<Array> outer;
   // Inputs to differentiate with respect to come first.
   for (const bool trained : {true, false}) {
     for (std::size_t i = 0; i < tracers.size(); ++i) {
@@ -62,6 +64,7 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
       if (is_trained(leaf) != trained) continue;
       if (trained) numbers.push_back(numbers.size());
       arguments.push_back(lift(*parent, *leaf.array, where));
+      outer.push_back(*leaf.array);
       tracers[i] = make_traced(trace, trace->add_input(leaf.array->type()));
       tracers[i].node()->info = leaf.info();
     }
@@ -70,6 +73,7 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
   std::vector<ir::ValueId> outputs;
   {
     const trace::Tracing tracing(trace);
+    const Watching watching(*trace, looks_at(outer));
     gradients.result = body.call(tracers);
     const Walk result = body.walk_result(gradients.result.get(), Walk::Want::leaves);
     for (std::size_t i = 0; i < result.leaves().size(); ++i) {
@@ -82,9 +86,9 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
     }
   }
   const std::size_t num_values = outputs.size();
-  for (const std::shared_ptr<const void>& outer : trace->captured()) {
+  for (const std::shared_ptr<const void>& captured : trace->captured()) {
     const Array array(
-        std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(outer)));
+        std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(captured)));
     arguments.push_back(lift(*parent, array, where));
   }
   const ir::Function derivative = differentiate::value_and_grad(

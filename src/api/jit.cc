@@ -12,6 +12,8 @@
 
 #include "api/apply.h"
 #include "api/call/donation.h"
+#include "api/inspect/op_by_op.h"
+#include "api/inspect/warnings.h"
 #include "api/program.h"
 #include "api/trace_record.h"
 #include "api/transform/pipeline_scope.h"
@@ -62,6 +64,7 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
   append(settings.dot_unit);
   append(settings.num_threads);
   append(settings.world.transport);
+  append(settings.checks_indices);
   return key;
 }
 
@@ -119,6 +122,36 @@ class Tracer {
     simplify(*program_);
     program_->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return program_;
+  }
+
+  /// Calls the function as it is, on the mesh and with the shardings of its arguments and results.
+  Outcome call_op_by_op() {
+    check_options();
+    check_groups();
+    choose_mesh();
+    place_arguments();
+    const use_mesh scope(mesh_);
+    const std::optional<Context> context = own_context();
+    std::optional<use_context> settings;
+    if (context) settings.emplace(*context);
+    std::vector<Array> leaves;
+    for (std::size_t i = 0; i < walk_.leaves().size(); ++i) {
+      leaves.push_back(
+          with_info(placed(*walk_.leaves()[i].array, program_->inputs[i], "placing an argument"),
+                    walk_.leaves()[i].info));
+    }
+    Called called = call_as_it_is(body_, leaves, where_);
+    check_paths(options_.out_shardings, called.paths, name() + ": out_shardings", where_);
+    for (std::size_t i = 0; i < called.leaves.size(); ++i) {
+      Array& leaf = called.leaves[i];
+      const std::optional<Sharding> asked =
+          asked_sharding(options_.out_shardings, called.paths[i], called.infos[i], leaf.type(),
+                         mesh_, name() + ": out_shardings" + of_path(called.paths[i]), where_);
+      if (!asked) continue;
+      leaf = with_info(placed(leaf, placement_of(leaf.type(), mesh_, *asked), "placing a result"),
+                       called.infos[i]);
+    }
+    return {std::move(called.result), std::move(called.leaves)};
   }
 
  private:
@@ -185,6 +218,23 @@ class Tracer {
                      .wanted = "a process for each device of each group",
                      .cure = fmt::format("start the processes with num_groups = {}",
                                          options_.mpmd_mesh->mpmd_dim())});
+  }
+
+  Array placed(const Array& x, const PlacementPtr& to, const char* op) const {
+    const Tiled from = tiles_of(x, where_);
+    if (from.placement == to) return x;
+    Tiled moved = move_tiles(from, to, op, where_);
+    return make_concrete(moved.placement, std::move(moved.tiles), std::move(moved.groups));
+  }
+
+  /// A context with the settings of this function, if they are not those of the current one.
+  std::optional<Context> own_context() const {
+    if (!options_.numerics && options_.dot_unit.empty()) return std::nullopt;
+    Context context;
+    const use_context scope(context);
+    set_numerics(numerics());
+    if (!options_.dot_unit.empty()) set_dot_unit(options_.dot_unit);
+    return context;
   }
 
   void choose_mesh() {
@@ -407,6 +457,9 @@ struct JitCore::State {
   std::shared_ptr<Program> last;
   std::deque<TraceRecord> records;  // of the last traces
   int num_traces = 0;
+  bool has_warned = false;  // of a number that changes
+
+  std::string name() const { return options.name.empty() ? "jit" : "jit(" + options.name + ")"; }
 
   /// Throws UserError if one more trace would be more than the options allow.
   void check_num_traces(const TraceRecord& next, const Span& call) {
@@ -417,12 +470,31 @@ struct JitCore::State {
     std::string reasons = why_last(all);
     if (reasons.ends_with('\n')) reasons.pop_back();
     throw UserError(
-        {.what = fmt::format("{}: the function would be traced more often than max_traces allows",
-                             options.name.empty() ? "jit" : "jit(" + options.name + ")"),
+        {.what = name() + ": the function would be traced more often than max_traces allows",
          .where = call,
          .found = reasons,
          .wanted = fmt::format("at most {}", options.max_traces),
          .cure = "pass arguments of the same kind in each call, or raise max_traces"});
+  }
+
+  /// Adds the record of a new trace. Warns once if it was made for another value of a number.
+  void add(TraceRecord record, const Span& call) {
+    std::optional<ChangedNumber> changed;
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      num_traces += 1;
+      records.push_back(std::move(record));
+      if (records.size() > kMostRecords) records.pop_front();
+      if (!has_warned) changed = changed_number(records);
+      has_warned = has_warned || changed.has_value();
+    }
+    if (!changed) return;
+    warn({.what = name() + ": the function is compiled again for each value of a number",
+          .where = call,
+          .found = fmt::format("static value {}: {} before, {} now", changed->path, changed->before,
+                               changed->now),
+          .cure = "make it a Scalar, with which one program takes any value; or wrap it in Static, "
+                  "if each value is to have a program of its own"});
   }
 };
 
@@ -460,15 +532,16 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       if (mistake.where.file.empty()) mistake.where = span;
       throw UserError(std::move(mistake));
     }
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->num_traces += 1;
-    state_->records.push_back(std::move(record));
-    if (state_->records.size() > kMostRecords) state_->records.pop_front();
+    state_->add(std::move(record), span);
   });
   return entry->program;
 }
 
 Outcome JitCore::call(const Walk& arguments, Body& body, const std::source_location& where) {
+  if (is_jit_disabled()) {
+    const Span span = where.line() == 0 ? state_->where : Span(where);
+    return Tracer(state_->options, current_settings(), body, span).call_op_by_op();
+  }
   std::shared_ptr<Program> program = lower(arguments, body, where);
   Outcome outcome = run(program, arguments, where);
   const std::lock_guard<std::mutex> lock(state_->mutex);

@@ -10,6 +10,7 @@
 #include <tessera/transform.h>
 
 #include "api/operands.h"
+#include "api/ops/gamma_derivative.h"
 #include "base/flax_keys.h"
 
 namespace tessera::random {
@@ -232,12 +233,20 @@ Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape,
     detail::check_sizes("gamma", wanted);
     const std::int64_t count = num_elements(wanted);
     const Array keys = split_data(key, count);
-    const Array alphas = reshape(broadcast_to(stop_gradient(alpha), wanted), {count});
+    const Array alphas = reshape(broadcast_to(alpha, wanted), {count});
     if (count == 0) return reshape(alphas, wanted);
     const auto one = [](const Array& data, const Array& a) {
       return gamma_one(Key::from_data(data), a);
     };
-    return reshape(vmap(one)(keys, alphas), wanted);
+    const auto draw = [&](const Array& a) { return vmap(one)(keys, a); };
+    const auto forward = [&](const Array& a) {
+      const Array numbers = draw(a);
+      return std::pair(numbers, std::tuple(a, numbers));
+    };
+    const auto backward = [](const std::tuple<Array, Array>& saved, const Array& cotangent) {
+      return cotangent * vmap(detail::gamma_derivative)(std::get<0>(saved), std::get<1>(saved));
+    };
+    return reshape(custom_vjp(draw, forward, backward)(alphas), wanted);
   });
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <optional>
+#include <set>
 
 #include <tessera/engine.h>
 #include <tessera/shardings.h>
@@ -73,7 +73,47 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
   return lines;
 }
 
+/// Strings are quoted, and bools have few values.
+bool is_number(const std::string& value) {
+  return !value.empty() && value[0] != '\'' && value != "true" && value != "false";
+}
+
+bool is_integer(const std::string& value) {
+  return value.find_first_not_of("-0123456789") == std::string::npos;
+}
+
+/// The only static value in which the records differ, as they do in nothing else.
+std::optional<ChangedNumber> only_change(const TraceRecord& before, const TraceRecord& now) {
+  if (before.types != now.types || before.leaves != now.leaves || before.settings != now.settings ||
+      before.statics.size() != now.statics.size()) {
+    return std::nullopt;
+  }
+  std::optional<ChangedNumber> changed;
+  for (std::size_t i = 0; i < now.statics.size(); ++i) {
+    const auto& [path, value] = now.statics[i];
+    const auto& [old_path, old_value] = before.statics[i];
+    if (path != old_path) return std::nullopt;
+    if (value == old_value) continue;
+    if (changed || !is_number(value) || !is_number(old_value)) return std::nullopt;
+    changed = ChangedNumber{.path = path, .before = old_value, .now = value};
+  }
+  return changed;
+}
+
 }  // namespace
+
+std::optional<ChangedNumber> changed_number(const std::deque<TraceRecord>& records) {
+  std::map<std::string, std::set<std::string>> values;  // by path
+  for (std::size_t i = records.size() - 1; i-- > 0;) {
+    std::optional<ChangedNumber> changed = only_change(records[i], records.back());
+    if (!changed) continue;
+    std::set<std::string>& others = values[changed->path];
+    others.insert(changed->before);
+    const bool has_fractions = !is_integer(changed->before) || !is_integer(changed->now);
+    if (has_fractions || others.size() > 1) return changed;
+  }
+  return std::nullopt;
+}
 
 TraceRecord record_of(Walk& walk, std::string structure,
                       std::span<const std::type_info* const> types, const Settings& settings) {
@@ -92,7 +132,8 @@ TraceRecord record_of(Walk& walk, std::string structure,
                      {"grains", std::to_string(settings.grains)},
                      {"numerics", std::string(name(settings.numerics))},
                      {"engine", std::string(name(settings.engine.kind))},
-                     {"dot unit", std::string(name(settings.dot_unit))}};
+                     {"dot unit", std::string(name(settings.dot_unit))},
+                     {"index checks", settings.checks_indices ? "on" : "off"}};
   return record;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <typeindex>
@@ -25,6 +26,16 @@ struct TraceRecord {
 /// the logical rules of this thread.
 TraceRecord record_of(Walk& walk, std::string structure,
                       std::span<const std::type_info* const> types, const Settings& settings);
+
+/// A number that is static and has changed.
+struct ChangedNumber {
+  std::string path;
+  std::string before, now;
+};
+/// The only difference between the last record and an earlier one, if a trace for each of its
+/// values is probably not meant: for a fraction the second value counts, for an integer the third,
+/// as two of them may stand for the modes of a function.
+std::optional<ChangedNumber> changed_number(const std::deque<TraceRecord>& records);
 
 /// The differences between the last record and the earlier one that is most similar to it, one per
 /// line.

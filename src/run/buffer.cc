@@ -10,6 +10,7 @@
 
 #include <tessera/error.h>
 
+#include "run/lent_memory.h"
 #include "run/machine/memory.h"
 #include "run/recorder.h"
 
@@ -197,6 +198,10 @@ void check_free(std::int64_t bytes) {
                      " bytes free; use a smaller batch or a smaller model, or allow overcommit");
 }
 
+const LentMemory* lent_by(const std::shared_ptr<const DeviceCopies>& copies) {
+  return dynamic_cast<const LentMemory*>(copies.get());
+}
+
 }  // namespace
 
 Buffer::Buffer(std::int64_t bytes, Use use) : size_(bytes), use_(use) { data_ = make_memory(); }
@@ -206,7 +211,7 @@ Buffer::Buffer(std::int64_t bytes, std::shared_ptr<const DeviceCopies> copies)
 
 Buffer::~Buffer() {
   std::byte* const data = data_;
-  if (data == nullptr) return;
+  if (data == nullptr || lent_by(copies_) != nullptr) return;
   const std::int64_t held = bytes_held.fetch_sub(size_, std::memory_order_relaxed) - size_;
   if (is_recorded.load(std::memory_order_relaxed)) record(data, size_, held, true, use_);
   const std::int64_t lines = lines_of(size_);
@@ -233,6 +238,10 @@ std::byte* Buffer::make_memory() {
 std::byte* Buffer::fetch() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (std::byte* const data = data_.load(std::memory_order_relaxed)) return data;
+  if (const LentMemory* lent = lent_by(copies_)) {
+    data_.store(lent->data(), std::memory_order_release);
+    return lent->data();
+  }
   Buffer read(size_, use_);
   copies_->read(std::span(read.data(), static_cast<std::size_t>(size_)));
   data_.store(read.data_.exchange(nullptr), std::memory_order_release);
@@ -250,7 +259,8 @@ std::shared_ptr<const DeviceCopies> Buffer::copies() const {
 
 void Buffer::set_copies(std::shared_ptr<const DeviceCopies> copies) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  copies_ = std::move(copies);
+  // Lent memory stays with its buffer: devices get copies that are not kept.
+  if (lent_by(copies_) == nullptr) copies_ = std::move(copies);
 }
 
 std::int64_t Buffer::peak_bytes() { return most_bytes_held.load(std::memory_order_relaxed); }

@@ -1,6 +1,7 @@
 // Mistakes in indices, slices and sorting.
 #include <gtest/gtest.h>
 
+#include <tessera/debug.h>
 #include <tessera/nn.h>
 #include <tessera/ops.h>
 
@@ -192,6 +193,23 @@ TEST(IndexErrors, TakeAlongOtherRows) {
             "  found:  f32[2,3] and i32[3,1]\n"
             "  wanted: indices with the shape of the array, except along axis 1\n"
             "  cure:   broadcast the indices, or take whole slices with take");
+}
+
+TEST(IndexErrors, CheckedIndexOutOfRange) {
+  const Context context;
+  const use_context scope(context);
+  set_index_checks(true);
+  const nn::Embed embed(nn::Scope(Key(0)) / "tok_emb", 8, 4);
+  const Array ids = array({0, 7, 8, -1}, {2, 2});
+  const Caught error = caught([&] { embed(ids); });
+  EXPECT_EQ(
+      error.text,
+      "take: an index is out of range\n"
+      "  where:  <this line>\n"
+      "  found:  8 at position [1,0] of i32[2,2], and 1 more\n"
+      "  wanted: from 0 to 7: axis 0 of f32[8,4] (parameter tok_emb/embedding)\n"
+      "  cure:   correct the index; if it is meant, it reads NaN, the lowest integer or false "
+      "after set_index_checks(false)");
 }
 
 }  // namespace

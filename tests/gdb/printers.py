@@ -10,6 +10,8 @@ SKIPPED = 77
 WANTED = ["f32[2,2] [1, 2, 3, 4]", "f32[1,2] (parameter up/kernel) [1, 1]", "bool[4,5]", "2.5",
           "f32[2,2] [2, 4, 6, 8]", "key u32[2] [0, 7]",
           "f32[2,2] (traced)", "an empty Array", "f32[]", "3", "an empty Array",
+          "key an empty Array",
+          "f32[2,2] (traced) [2, 4, 6, 8]", "an empty Array", "f32[]", "3", "an empty Array",
           "key an empty Array"]
 NAMES = ("x", "param", "type", "number", "operand", "key")
 
@@ -21,7 +23,7 @@ def main():
     printers, program = sys.argv[1:]
     commands = ["set confirm off", "set debuginfod enabled off", f"source {printers}",
                 "break stop_here", "run"]
-    for _ in range(2):
+    for _ in range(3):
         commands += [f"print {name}" for name in NAMES] + ["continue"]
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join(commands) + "\n")

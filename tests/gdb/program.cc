@@ -18,4 +18,8 @@ int main() {
     stop_here(traced, Param(), {DType::f32, {}}, 3, Array(), Key());
     return traced;
   })(x);
+  grad([](Array traced) {
+    stop_here(traced * 2, Param(), {DType::f32, {}}, 3, Array(), Key());
+    return sum(traced);
+  })(x);
 }

@@ -160,6 +160,10 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
       .add_flag("--check-nans", flags.check_nans,
                 "name the op and the line that make the first NaN or infinity; needs more memory")
       ->disable_flag_override();
+  command
+      .add_flag("--check-indices", flags.check_indices,
+                "end with an error when an index into an array, as of a token, is out of range")
+      ->disable_flag_override();
 }
 
 }  // namespace
@@ -270,6 +274,7 @@ void apply(const TrainFlags& flags) {
   set_thread_binding(!flags.no_bind);
   set_grains(flags.grains);
   set_overcommit(flags.allow_overcommit);
+  set_index_checks(flags.check_indices);
   try {
     set_dot_unit(flags.dot_unit);
   } catch (const UserError& error) {

@@ -50,6 +50,7 @@ struct TrainFlags {
   bool no_bind = false;
   bool allow_nan = false;
   bool check_nans = false;
+  bool check_indices = false;
   std::string progress = "auto";
   std::string tensorboard;
   bool isolated = false;

@@ -7,6 +7,8 @@
 
 #include <tessera/error.h>
 
+#include "run/lent_memory.h"
+
 namespace tessera::detail {
 
 Donation::Donation(const Program& program, const Walk& arguments, const Span& where) {
@@ -43,6 +45,7 @@ void Donation::take(std::vector<run::Tiles>& inputs) {
       const run::Tiles& input = inputs[gift.leaf];
       const auto place = std::find(input.begin(), input.end(), tile);
       gift.lent.push_back(place == input.end() ? -1 : place - input.begin());
+      if (run::is_lent(*tile)) kept_.push_back(tile);
     }
   }
   for (const Gift& gift : gifts_) {

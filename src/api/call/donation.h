@@ -48,6 +48,7 @@ class Donation {
 
   std::shared_ptr<DonatingCall> call_;
   std::vector<Gift> gifts_;
+  run::Tiles kept_;  // tiles with memory of somebody else, which must not be overwritten
 };
 
 /// Per output: the donated input whose buffers it takes, or -1. Inputs with the same path are

@@ -271,13 +271,17 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     const trace::Tracing tracing(trace);
     for (const Array& output : body()) outputs.push_back(lift(*trace, output, where));
   }
-  const std::vector<std::shared_ptr<const void>> captured = trace->captured();
-  ir::Function function = trace->finish(std::move(outputs));
-  MeshChoice choice(mesh, where);
   std::vector<Array> arrays;
-  for (const auto& outer : captured) {
-    arrays.push_back(as_array(outer));
-    choice.add(arrays.back().node()->placement->mesh, "operand " + describe(arrays.back()));
+  for (const auto& outer : trace->captured()) arrays.push_back(as_array(outer));
+  return run_function(trace->finish(std::move(outputs)), arrays, where);
+}
+
+std::vector<Array> run_function(ir::Function function, const std::vector<Array>& arrays,
+                                const Span& where) {
+  const Settings settings = current_settings();
+  MeshChoice choice(function.mesh, where);
+  for (const Array& array : arrays) {
+    choice.add(array.node()->placement->mesh, "operand " + describe(array));
   }
   function = ir::with_mesh(std::move(function), choice.mesh());
   std::vector<PlacementPtr> inputs;

@@ -31,4 +31,8 @@ Array run_op(const EagerCall& call, std::span<const Operand> operands,
              std::span<const DType> dtypes,
              const std::function<Array(const std::vector<Operand>&)>& body);
 
+/// Runs a recorded function on concrete arrays.
+std::vector<Array> run_function(ir::Function function, const std::vector<Array>& arrays,
+                                const Span& where);
+
 }  // namespace tessera::detail

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sstream>
 
+#include <tessera/debug.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
@@ -158,6 +159,10 @@ void set_grains(std::int64_t grains, std::source_location where) {
 }
 
 std::int64_t grains() { return detail::current_settings().grains; }
+
+void set_index_checks(bool is_on) { current_context().set(&Settings::checks_indices, is_on); }
+
+bool index_checks() { return detail::current_settings().checks_indices; }
 
 void set_numerics(Numerics numerics) { current_context().set(&Settings::numerics, numerics); }
 

@@ -31,6 +31,7 @@ struct Settings {
   Numerics numerics = Numerics::exact;
   int num_threads = 0;  // for which work is cut; 0: those of the engine
   run::World world = {};
+  bool checks_indices = false;
 };
 
 /// For what programs are compiled with these settings.

@@ -7,6 +7,7 @@
 #include <tessera/error.h>
 #include <tessera/profile.h>
 
+#include "api/inspect/call_when_run.h"
 #include "api/operands.h"
 #include "run/world.h"
 
@@ -26,15 +27,19 @@ Array number(const Operand& operand) {
   return detail::public_op(operand.where, [&] { return detail::as_array("debug", operand); });
 }
 
-using Receiver = std::function<void(const std::vector<HostArray>&)>;
+}  // namespace
 
-/// Calls `receive` now, or emits an equation that does.
+}  // namespace tessera::debug
+
+namespace tessera::detail {
+
 void call_when_run(Receiver receive, const std::vector<Operand>& operands,
                    const std::source_location& where) {
+  using ops::HostArray;
   const CallScope scope(where);
   std::vector<Array> arrays;
   for (const Operand& operand : operands) {
-    arrays.push_back(operand.is_number() ? number(operand) : operand.array);
+    arrays.push_back(operand.is_number() ? debug::number(operand) : operand.array);
   }
   // Every process computes what is printed, and the first one prints it.
   const bool is_first = run::world().rank() == 0;  // of the processes for which this is traced
@@ -45,8 +50,8 @@ void call_when_run(Receiver receive, const std::vector<Operand>& operands,
   if (trace::innermost() == nullptr) {
     std::vector<HostArray> values;
     for (const Array& array : arrays) {
-      const detail::Tiled tiles = detail::tiles_of(array, detail::call_span());
-      values.push_back(detail::gather(tiles, "debug", detail::call_span()));
+      const Tiled tiles = tiles_of(array, call_span());
+      values.push_back(gather(tiles, "debug", call_span()));
     }
     return receive_once(values);
   }
@@ -59,12 +64,18 @@ void call_when_run(Receiver receive, const std::vector<Operand>& operands,
     }
     receive_once(values);
   };
-  arrays.insert(arrays.begin(), detail::filled(0.0, {DType::u32, {}}));
+  arrays.insert(arrays.begin(), filled(0.0, {DType::u32, {}}));
   using Call = ir::HostCallback::Call;
-  detail::emit("host_callback", arrays,
-               {{"callback", ir::HostCallback{std::make_shared<const Call>(call)}},
-                {"num_batch", std::int64_t{0}}});
+  emit("host_callback", arrays,
+       {{"callback", ir::HostCallback{std::make_shared<const Call>(call)}},
+        {"num_batch", std::int64_t{0}}});
 }
+
+}  // namespace tessera::detail
+
+namespace tessera::debug {
+
+namespace {
 
 // --- text
 
@@ -201,7 +212,7 @@ void print(std::ostream& stream, const Format& format, const std::vector<Operand
     const std::string line = joined(parts, values) + '\n';
     stream << line << std::flush;
   };
-  call_when_run(receive, operands, format.where);
+  detail::call_when_run(receive, operands, format.where);
 }
 
 void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands) {
@@ -231,7 +242,7 @@ void check(const Operand& holds, const Format& format, const std::vector<Operand
   };
   std::vector<Operand> all = {holds};
   all.insert(all.end(), operands.begin(), operands.end());
-  call_when_run(receive, all, format.where);
+  detail::call_when_run(receive, all, format.where);
 }
 
 void print(const Format& format, const std::vector<Operand>& operands) {
@@ -248,7 +259,7 @@ void callback(Callback f, const std::vector<Operand>& operands, const std::sourc
     for (const ops::HostArray& value : values) arrays.push_back(debug::whole(value));
     f(arrays);
   };
-  debug::call_when_run(receive, operands, where);
+  call_when_run(receive, operands, where);
 }
 
 }  // namespace tessera::detail

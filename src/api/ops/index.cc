@@ -3,6 +3,7 @@
 
 #include <tessera/ops.h>
 
+#include "api/inspect/index_checks.h"
 #include "api/operands.h"
 #include "ops/emit.h"
 
@@ -21,6 +22,17 @@ Array checked_indices(const char* name, const Operand& indices) {
                "convert them: astype(indices, DType::i32)");
 }
 
+constexpr const char* kGivesNan = "reads NaN, the lowest integer or false";
+constexpr const char* kIsDropped = "changes nothing";
+
+void check_indices(const char* op, const Array& indices, const Array& x, std::int64_t dim,
+                   const char* otherwise) {
+  detail::check_indices(indices, {.op = op,
+                                  .size = x.dim(dim),
+                                  .of = fmt::format("axis {} of {}", dim, detail::describe(x)),
+                                  .otherwise = otherwise});
+}
+
 }  // namespace
 
 Array take(Operand x, Operand indices, std::int64_t axis) {
@@ -28,6 +40,7 @@ Array take(Operand x, Operand indices, std::int64_t axis) {
     const Array v = as_array("take", x);
     const Array list = checked_indices("take", indices);
     const std::int64_t dim = detail::checked_axis("take", axis, v.rank(), detail::describe(v));
+    check_indices("take", list, v, dim, kGivesNan);
     return emit("gather", {v, list}, {{"dim", dim}, {"num_batch", std::int64_t{0}}});
   });
 }
@@ -51,6 +64,7 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
                    "reshape the updates");
     }
     constexpr std::int64_t kZero = 0;
+    check_indices("scatter_add", list, v, kZero, kIsDropped);
     // bf16 is summed in f32. The target is added in f32 too, before the result is rounded.
     const DType sums = ops::sum_dtype(v.dtype());
     const Array added =
@@ -79,6 +93,7 @@ Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis) {
           "reshape the updates, or pass one number");
     }
     const Array rows = detail::broadcast(given, wanted);
+    check_indices("scatter", list, v, dim, kIsDropped);
     return emit("scatter", {v, list, rows}, {{"dim", dim}});
   });
 }
@@ -97,6 +112,7 @@ Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
                    fmt::format("indices with the shape of the array, except along axis {}", dim),
                    "broadcast the indices, or take whole slices with take");
     }
+    check_indices("take_along_axis", list, v, dim, kGivesNan);
     return emit("gather_along", {v, list}, {{"dim", dim}});
   });
 }
@@ -150,6 +166,10 @@ Array one_hot(Operand indices, std::int64_t depth, DType dtype) {
     Shape shape = list.shape();
     shape.push_back(depth);
     detail::check_sizes("one_hot", shape);
+    detail::check_indices(list, {.op = "one_hot",
+                                 .size = depth,
+                                 .of = fmt::format("depth {}", depth),
+                                 .otherwise = "makes zeros"});
     const Array positions = iota(shape, -1, DType::i32);
     return astype(equal(expand_dims(list, -1), positions), dtype);
   });

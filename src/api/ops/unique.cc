@@ -3,6 +3,7 @@
 
 #include <tessera/functions.h>
 
+#include "api/inspect/index_checks.h"
 #include "api/operands.h"
 
 namespace tessera {
@@ -42,6 +43,7 @@ Unique unique(Operand x, std::int64_t size, std::optional<Operand> fill) {
     const Array is_first = begins_run(sorted);
     const Array place = cumsum(astype(is_first, DType::i32), 0) - 1;
     // Other elements of a run go to a place that does not exist.
+    const detail::UncheckedIndices unchecked;
     const Array target = where(is_first, place, static_cast<std::int32_t>(size));
     const Array first = slice(sorted, 0, 0, 1);
     const Array rest = fill ? detail::as_array("unique", *fill, whole.dtype()) : first;

@@ -5,7 +5,9 @@
 
 #include <tessera/control.h>
 #include <tessera/error.h>
+#include <tessera/ops.h>
 
+#include "api/inspect/op_by_op.h"
 #include "api/transform/nested.h"
 #include "ops/emit.h"
 
@@ -53,18 +55,17 @@ std::vector<Type> slice_types(const std::vector<Array>& leaves, std::size_t num_
 }
 
 /// Throws UserError unless the carry that is returned has the types of the one that is passed in.
-void check_carry(const char* construct, const Nested& nested, const std::vector<Type>& carry,
+void check_carry(const char* construct, const std::vector<Type>& found,
+                 const std::vector<std::string>& paths, const std::vector<Type>& carry,
                  const Span& where) {
-  const std::size_t num_found = std::min(carry.size(), nested.results.size());
+  const std::size_t num_found = std::min(carry.size(), found.size());
   for (std::size_t i = 0; i < carry.size(); ++i) {
-    if (i < num_found && nested.results[i] == carry[i]) continue;
+    if (i < num_found && found[i] == carry[i]) continue;
     throw UserError(
         {.what = fmt::format("{}: the function changes the type of its carry", construct),
          .where = where,
-         .found = i < num_found
-                      ? leaf_text(nested.result_paths[i], nested.results[i]) + " is returned"
-
-                      : fmt::format("a carry of {} leaves is returned", num_found),
+         .found = i < num_found ? leaf_text(paths[i], found[i]) + " is returned"
+                                : fmt::format("a carry of {} leaves is returned", num_found),
          .wanted = i < num_found ? to_string(carry[i]) + ", the type of the initial carry"
                                  : fmt::format("{} leaves, as in the initial carry", carry.size()),
          .cure = "convert it with astype or reshape it at the end of the function, or give the "
@@ -74,6 +75,81 @@ void check_carry(const char* construct, const Nested& nested, const std::vector<
 
 void append(std::vector<Array>& arrays, const std::vector<Array>& more) {
   arrays.insert(arrays.end(), more.begin(), more.end());
+}
+
+/// The types of the first leaves.
+std::vector<Type> first_types(const std::vector<Type>& types, std::size_t count) {
+  return {types.begin(), types.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+/// A scan and its arguments.
+struct Scan {
+  std::int64_t length;
+  std::size_t num_carry;
+  bool is_reverse;
+  std::vector<Array> leaves;  // the carry, then what is scanned
+  std::vector<Type> types;    // of the arguments of an iteration
+  Span where;
+
+  std::int64_t position(std::int64_t round) const {
+    return is_reverse ? length - 1 - round : round;
+  }
+  std::vector<Array> carry() const {
+    return {leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(num_carry)};
+  }
+};
+
+/// Calls the function for each iteration.
+Outcome scan_op_by_op(Body& body, const Scan& scan) {
+  const use_mesh scope(mesh_of(scan.leaves, scan.where));
+  std::vector<Array> carry = scan.carry();
+  std::vector<std::vector<Array>> stacked;  // per result: a slice for each position
+  Called called;
+  for (std::int64_t round = 0; round < scan.length; ++round) {
+    const std::int64_t at = scan.position(round);
+    std::vector<Array> arguments = carry;
+    for (std::size_t i = scan.num_carry; i < scan.leaves.size(); ++i) {
+      arguments.push_back(scan.leaves[i][at]);
+    }
+    called = call_as_it_is(body, arguments, scan.where);
+    check_carry("scan", types_of(called.leaves), called.paths,
+                first_types(scan.types, scan.num_carry), scan.where);
+    const auto middle = called.leaves.begin() + static_cast<std::ptrdiff_t>(scan.num_carry);
+    carry.assign(called.leaves.begin(), middle);
+    stacked.resize(called.leaves.size() - scan.num_carry);
+    for (std::size_t i = 0; i < stacked.size(); ++i) {
+      stacked[i].resize(static_cast<std::size_t>(scan.length));
+      stacked[i][static_cast<std::size_t>(at)] = middle[static_cast<std::ptrdiff_t>(i)];
+    }
+  }
+  for (const std::vector<Array>& slices : stacked) carry.push_back(stack(slices));
+  return {std::move(called.result), std::move(carry)};
+}
+
+/// Traces the function of a scan. While jit is disabled, once for each iteration as long as its
+/// values are known, so that they can be seen; what is traced does not depend on them.
+Nested trace_iterations(Body& body, const Scan& scan) {
+  std::vector<Look> carry = looks_at(scan.carry());
+  Nested nested;
+  for (std::int64_t round = 0; round < std::max<std::int64_t>(1, scan.length); ++round) {
+    std::vector<Look> inputs = carry;
+    for (std::size_t i = scan.num_carry; i < scan.leaves.size(); ++i) {
+      inputs.push_back(slice_of(scan.leaves[i], scan.position(round)));
+    }
+    if (!is_jit_disabled()) {
+      return trace_nested(body, scan.types, scan.where, {.inputs = std::move(inputs)});
+    }
+    std::vector<std::optional<Seen>> results;
+    nested = trace_nested(body, scan.types, scan.where,
+                          {.inputs = std::move(inputs), .results = &results});
+    carry.clear();
+    for (std::size_t i = 0; i < std::min(scan.num_carry, results.size()); ++i) {
+      if (!results[i]) return nested;
+      carry.emplace_back([value = results[i]] { return value; });
+    }
+    if (carry.size() < scan.num_carry) return nested;
+  }
+  return nested;
 }
 
 }  // namespace
@@ -92,11 +168,17 @@ Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
                      .wanted = "an array to scan, or options.length",
                      .cure = "write scan(f, init, std::tuple<>(), {.length = 10})"});
   }
+  const Scan all{.length = length,
+                 .num_carry = num_carry,
+                 .is_reverse = options.reverse,
+                 .leaves = leaves,
+                 .types = types,
+                 .where = where};
+  if (runs_op_by_op() && length > 0) return scan_op_by_op(body, all);
   std::shared_ptr<void> result;
   std::vector<Array> outputs = recorded(leaves, where, [&] {
-    Nested nested = trace_nested(body, types, where);
-    check_carry("scan", nested,
-                {types.begin(), types.begin() + static_cast<std::ptrdiff_t>(num_carry)}, where);
+    Nested nested = trace_iterations(body, all);
+    check_carry("scan", nested.results, nested.result_paths, first_types(types, num_carry), where);
     std::vector<Array> operands = nested.captured;
     take_captured(nested, operands, types.size(), 0);
     const ops::ScanParts parts{.length = length,
@@ -112,22 +194,53 @@ Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
   return {std::move(result), std::move(outputs)};
 }
 
+namespace {
+
+void check_condition(const Type& type, const Span& where) {
+  if (type == Type{DType::boolean, {}}) return;
+  throw UserError({.what = "while_loop: the condition is not a bool scalar",
+                   .where = where,
+                   .found = to_string(type),
+                   .wanted = "bool[]",
+                   .cure = "compare scalars, for example max(x) < 10"});
+}
+
+/// Calls both functions for each iteration; nullopt if there is none, which gives no result.
+std::optional<Outcome> while_op_by_op(Body& condition, Body& body, std::vector<Array> carry,
+                                      const Span& where) {
+  const use_mesh scope(mesh_of(carry, where));
+  const std::vector<Type> types = types_of(carry);
+  const auto holds = [&] {
+    const Array value = call_as_it_is(condition, carry, where).leaves[0];
+    check_condition(value.type(), where);
+    return value.item<bool>();
+  };
+  Called called;
+  while (holds()) {
+    called = call_as_it_is(body, carry, where);
+    check_carry("while_loop", types_of(called.leaves), called.paths, types, where);
+    carry = called.leaves;
+  }
+  if (called.result == nullptr) return std::nullopt;
+  return Outcome{std::move(called.result), std::move(carry)};
+}
+
+}  // namespace
+
 Outcome while_loop(Body& condition, Body& body, const std::source_location& location) {
   const Span where = trace::call_span(location);
   const std::vector<Array> leaves = leaves_of(body.walk_arguments(Walk::Want::leaves), where);
   const std::vector<Type> types = types_of(leaves);
+  if (runs_op_by_op()) {
+    std::optional<Outcome> outcome = while_op_by_op(condition, body, leaves, where);
+    if (outcome) return *std::move(outcome);
+  }
   std::shared_ptr<void> result;
   std::vector<Array> outputs = recorded(leaves, where, [&] {
-    Nested test = trace_nested(condition, types, where);
-    if (test.results[0] != Type{DType::boolean, {}}) {
-      throw UserError({.what = "while_loop: the condition is not a bool scalar",
-                       .where = where,
-                       .found = to_string(test.results[0]),
-                       .wanted = "bool[]",
-                       .cure = "compare scalars, for example max(x) < 10"});
-    }
-    Nested step = trace_nested(body, types, where);
-    check_carry("while_loop", step, types, where);
+    Nested test = trace_nested(condition, types, where, {.inputs = looks_at(leaves)});
+    check_condition(test.results[0], where);
+    Nested step = trace_nested(body, types, where, {.inputs = looks_at(leaves)});
+    check_carry("while_loop", step.results, step.result_paths, types, where);
     std::vector<Array> operands = all_captured({&test, &step});
     take_captured(test, operands, types.size(), 0);
     take_captured(step, operands, types.size(), 0);
@@ -164,6 +277,28 @@ void check_branches(const std::vector<Nested>& branches, const Span& where) {
   }
 }
 
+/// The branch that a concrete index selects.
+std::size_t selected(const Array& index, std::size_t num_branches) {
+  const std::int64_t last = static_cast<std::int64_t>(num_branches) - 1;
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(index.item<std::int64_t>(), 0, last));
+}
+
+/// The arguments of a branch, which has none that could be seen if another one is selected.
+std::vector<Look> looks_of_branch(const Array& index, std::size_t branch, std::size_t num_branches,
+                                  const std::vector<Array>& leaves) {
+  std::vector<Look> looks;
+  for (const Array& leaf : leaves) {
+    looks.emplace_back([=]() -> std::optional<Seen> {
+      const std::optional<Seen> chosen = seen(index);
+      // Within vmap each element may have a branch of its own.
+      const bool is_other =
+          chosen && chosen->value.rank() == 0 && selected(chosen->value, num_branches) != branch;
+      return chosen && !is_other ? seen(leaf) : std::nullopt;
+    });
+  }
+  return looks;
+}
+
 }  // namespace
 
 Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
@@ -182,10 +317,19 @@ Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
   std::shared_ptr<void> result;
   std::vector<Array> arrays = leaves;
   arrays.push_back(index.array);
+  if (runs_op_by_op()) {
+    const use_mesh scope(mesh_of(arrays, where));
+    Called called = call_as_it_is(*branches[selected(index.array, branches.size())], leaves, where);
+    return {std::move(called.result), std::move(called.leaves)};
+  }
   std::vector<Array> outputs = recorded(arrays, where, [&] {
     std::vector<Nested> traced;
     std::vector<const Nested*> pointers;
-    for (Body* branch : branches) traced.push_back(trace_nested(*branch, types, where));
+    for (Body* branch : branches) {
+      traced.push_back(trace_nested(
+          *branch, types, where,
+          {.inputs = looks_of_branch(index.array, traced.size(), branches.size(), leaves)}));
+    }
     for (const Nested& nested : traced) pointers.push_back(&nested);
     check_branches(traced, where);
     const std::vector<Array> captured = all_captured(pointers);

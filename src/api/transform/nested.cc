@@ -8,7 +8,7 @@
 
 namespace tessera::detail {
 
-Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where) {
+Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where, Sights sights) {
   const std::shared_ptr<trace::Trace> parent = trace::innermost();
   require(parent != nullptr, "nested functions are traced within a trace");
   auto trace = std::make_shared<trace::Trace>(parent->function());
@@ -22,12 +22,14 @@ Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& wher
   std::vector<ir::ValueId> outputs;
   {
     const trace::Tracing tracing(trace);
+    const Watching watching(*trace, std::move(sights.inputs), std::move(sights.level));
     nested.result = body.call(tracers);
     Walk result = body.walk_result(nested.result.get(), Walk::Want::paths);
     nested.result_paths = result.paths();
     for (const Walk::Leaf& leaf : result.leaves()) {
       outputs.push_back(lift(*trace, *leaf.array, where));
       nested.results.push_back(leaf.array->type());
+      if (sights.results != nullptr) sights.results->push_back(seen(*leaf.array));
     }
   }
   for (const std::shared_ptr<const void>& outer : trace->captured()) {
@@ -74,16 +76,21 @@ void take_captured(Nested& nested, const std::vector<Array>& captured, std::size
   nested.captured = captured;
 }
 
-std::vector<Array> recorded(const std::vector<Array>& arrays, const Span& where,
-                            const std::function<std::vector<Array>()>& emit) {
-  if (trace::innermost() != nullptr) return emit();
+Mesh mesh_of(const std::vector<Array>& arrays, const Span& where) {
   MeshChoice choice(where);
   for (const Array& array : arrays) {
     const NodePtr& node = node_of(array, where);
     if (node->is_concrete()) choice.add(node->placement->mesh, describe(array));
   }
-  const use_mesh scope(choice.mesh());
-  return run_traced(choice.mesh(), emit);
+  return choice.mesh();
+}
+
+std::vector<Array> recorded(const std::vector<Array>& arrays, const Span& where,
+                            const std::function<std::vector<Array>()>& emit) {
+  if (trace::innermost() != nullptr) return emit();
+  const Mesh mesh = mesh_of(arrays, where);
+  const use_mesh scope(mesh);
+  return run_traced(mesh, emit);
 }
 
 std::vector<Array> as_arrays(const std::vector<ir::ValueId>& values) {

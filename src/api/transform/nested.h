@@ -7,6 +7,7 @@
 #include <tessera/jit.h>
 
 #include "api/apply.h"
+#include "api/inspect/watch.h"
 
 namespace tessera::detail {
 
@@ -18,8 +19,15 @@ struct Nested {
   std::vector<Type> results;  // of the result's leaves
   std::vector<std::string> result_paths;
 };
+/// What can be seen of the values while a nested function is traced.
+struct Sights {
+  std::vector<Look> inputs = {};                        // per leaf of the arguments, if known
+  std::optional<VmapLevel> level = {};                  // if vmap calls it
+  std::vector<std::optional<Seen>>* results = nullptr;  // to be set: of the result's leaves
+};
 /// Traces `body` on arguments whose leaves have `types`, within the innermost trace.
-Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where);
+Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where,
+                    Sights sights = {});
 
 /// The captured arrays of all functions, each once.
 std::vector<Array> all_captured(const std::vector<const Nested*>& functions);
@@ -28,6 +36,8 @@ std::vector<Array> all_captured(const std::vector<const Nested*>& functions);
 void take_captured(Nested& nested, const std::vector<Array>& captured, std::size_t num_leaves,
                    std::size_t place);
 
+/// The mesh of the arrays, or the current one.
+Mesh mesh_of(const std::vector<Array>& arrays, const Span& where);
 /// Runs `emit`, which records into the innermost trace. Outside of any trace, the recorded program
 /// runs at once on the mesh of `arrays`.
 std::vector<Array> recorded(const std::vector<Array>& arrays, const Span& where,

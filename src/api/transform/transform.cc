@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/transform.h>
 
+#include "api/inspect/op_by_op.h"
 #include "api/transform/nested.h"
 #include "ops/control/control.h"
 
@@ -20,13 +21,21 @@ std::string name_of(RematPolicy policy) {
 using Emit = std::function<std::vector<ir::ValueId>(ir::Builder&, ops::FunctionPtr,
                                                     std::vector<ir::ValueId>)>;
 
+/// Calls `body` as it is, on the mesh of its arguments.
+Outcome at_once(Body& body, const std::vector<Array>& arguments, const Span& where) {
+  const use_mesh scope(mesh_of(arguments, where));
+  Called called = call_as_it_is(body, arguments, where);
+  return {std::move(called.result), std::move(called.leaves)};
+}
+
 /// Traces `body` and emits one equation that has it as its only nested function.
 Outcome emit_call(Body& body, const Span& where, const Emit& emit) {
   std::vector<Array> operands = leaves_of(body.walk_arguments(Walk::Want::leaves), where);
   const std::vector<Type> types = types_of(operands);
+  if (runs_op_by_op()) return at_once(body, operands, where);
   std::shared_ptr<void> result;
   std::vector<Array> outputs = recorded(operands, where, [&] {
-    Nested nested = trace_nested(body, types, where);
+    Nested nested = trace_nested(body, types, where, {.inputs = looks_at(operands)});
     std::vector<Array> all = operands;
     all.insert(all.end(), nested.captured.begin(), nested.captured.end());
     result = nested.result;
@@ -90,10 +99,11 @@ Outcome custom_vjp(Body& primal, Body& forward, BackwardMaker& backward,
   Walk arguments = primal.walk_arguments(Walk::Want::paths);
   const std::vector<Array> leaves = leaves_of(arguments, where);
   const std::vector<Type> types = types_of(leaves);
+  if (runs_op_by_op()) return at_once(primal, leaves, where);
   std::shared_ptr<void> result;
   std::vector<Array> outputs = recorded(leaves, where, [&] {
-    Nested f = trace_nested(primal, types, where);
-    Nested with_residuals = trace_nested(forward, types, where);
+    Nested f = trace_nested(primal, types, where, {.inputs = looks_at(leaves)});
+    Nested with_residuals = trace_nested(forward, types, where, {.inputs = looks_at(leaves)});
     check_forward(f, with_residuals, where);
     const std::size_t num_results = f.results.size();
     // The arguments of backward: residuals, then cotangents of the results.

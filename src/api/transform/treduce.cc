@@ -151,17 +151,21 @@ void check_operations(const std::vector<ReduceOperation>& operations, const Nest
   }
 }
 
-/// The function of a microbatch, traced with its marks.
-Nested trace_microbatch(Body& body, const std::vector<Type>& types, const Schedule& schedule,
-                        std::int64_t length, const std::source_location& location) {
+/// The function of a microbatch, traced with its marks. The values of the first one can be seen.
+Nested trace_microbatch(Body& body, const std::vector<Array>& leaves,
+                        const std::vector<Type>& types, const Schedule& schedule,
+                        const std::source_location& location) {
   const Span where = trace::call_span(location);
+  const std::int64_t length = leaves[0].dim(0);
+  Sights sights;
+  for (const Array& leaf : leaves) sights.inputs.push_back(slice_of(leaf, 0));
   PipelineScope* scope = current_pipeline();
-  if (scope == nullptr) return trace_nested(body, types, where);
+  if (scope == nullptr) return trace_nested(body, types, where, std::move(sights));
   enter(*scope, schedule, length, location);
   scope->is_inside = true;
   scope->depth = trace::depth() + 1;
   scope->num_slices = types.size();
-  Nested nested = trace_nested(body, types, where);
+  Nested nested = trace_nested(body, types, where, std::move(sights));
   scope->is_inside = false;
   cut_microbatch(*scope, nested.function);
   check_marks(*scope, nested.function, where);
@@ -185,7 +189,7 @@ Outcome treduce(Body& body, const Schedule& schedule, const ReduceOperations& op
   const std::vector<Type> types = microbatch_types(leaves, arguments.paths(), length, where);
   std::shared_ptr<void> result;
   std::vector<Array> outputs = recorded(leaves, where, [&] {
-    Nested nested = trace_microbatch(body, types, schedule, length, location);
+    Nested nested = trace_microbatch(body, leaves, types, schedule, location);
     result = nested.result;
     const std::vector<ReduceOperation> list = operations.of(operations.operation, result.get());
     check_operations(list, nested, where);

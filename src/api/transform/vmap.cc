@@ -165,17 +165,20 @@ Outcome map_traced(const Walk& arguments, const Mapping& mapping, Body& body,
   std::vector<ir::ValueId> values = lift_all(leaves_of(arguments, where), where);
   std::vector<Type> types;
   std::vector<bool> is_batched;
+  Sights sights{.level = VmapLevel{.size = mapping.size(), .axis = options.axis_name}};
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::optional<std::int64_t> dim = mapping.dim(i);
     if (dim) values[i] = ops::move_to_front(b, values[i], *dim);
     types.push_back(b.type(values[i]));
     if (dim) types.back().shape.erase(types.back().shape.begin());
     is_batched.push_back(dim.has_value());
+    const std::vector<Array> outer = as_arrays({values[i]});
+    sights.inputs.push_back(dim ? rows_of(outer[0]) : looks_at(outer)[0]);
   }
   std::vector<MeshAxis> axes;
   if (!options.axis_name.empty()) axes.push_back({options.axis_name, mapping.size()});
   const trace::MappedAxes mapped(std::move(axes), trace::MappedAxes::Kind::batch);
-  Nested nested = trace_nested(body, types, where);
+  Nested nested = trace_nested(body, types, where, std::move(sights));
   for (ir::ValueId id : lift_all(nested.captured, where)) {
     values.push_back(id);
     is_batched.push_back(false);

@@ -1,0 +1,29 @@
+// Calls functions of the user as they are, instead of tracing them, while jit is disabled.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <tessera/jit.h>
+
+#include "api/array_node.h"
+
+namespace tessera::detail {
+
+/// Whether this thread is within the scope of a disable_jit.
+bool is_jit_disabled();
+/// Whether control flow that this thread calls runs op by op: it does not within other functions
+/// that are traced, for example for their derivatives.
+bool runs_op_by_op();
+
+/// What a function has returned.
+struct Called {
+  std::shared_ptr<void> result;
+  std::vector<Array> leaves;
+  std::vector<const ParamInfo*> infos;  // of the leaves; nullptr unless a parameter
+  std::vector<std::string> paths;
+};
+/// Calls `body` on arguments with these leaves.
+Called call_as_it_is(Body& body, const std::vector<Array>& leaves, const Span& where);
+
+}  // namespace tessera::detail

@@ -1,0 +1,11 @@
+// Tells the user what works, but probably not as it is meant to.
+#pragma once
+
+#include <tessera/debug.h>
+
+namespace tessera::detail {
+
+/// Passes the warning to the handler of the user, or prints it.
+void warn(const Warning& warning);
+
+}  // namespace tessera::detail
