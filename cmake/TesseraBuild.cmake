@@ -27,6 +27,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND TESSERA_LIGHT_OPTIONS -Wno-maybe-uninitialized)  # false alarms at -O1
 endif()
 
+# For sources with structs of Highway's vectors. On Arm these need the option, and g++ leaves it out
+# of constructors that it writes itself.
+set(TESSERA_VECTOR_FIELDS "")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(TESSERA_VECTOR_FIELDS -march=armv8-a+crypto)
+endif()
+
 # tessera_light(TARGET): compiles all sources of a target with these options.
 function(tessera_light target)
   target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/types.h>
+
 namespace TESSERA_EXPORT tessera {
 
 // --- tasks
