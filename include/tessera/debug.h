@@ -12,7 +12,7 @@
 #include <tessera/profile.h>
 #include <tessera/types.h>
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// While it exists, what this thread calls runs op by op: a jitted function is called as it is, and
 /// scan, while_loop, cond and switch_case call their functions for each iteration, so that arrays

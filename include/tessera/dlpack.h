@@ -16,7 +16,7 @@
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-namespace tessera {
+namespace TESSERA_EXPORT tessera {
 
 /// An array with the elements of a tensor in host memory, which it takes over: its deleter is
 /// called when the last array that reads the memory is gone, or at once if the elements are copied:

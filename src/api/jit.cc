@@ -138,7 +138,7 @@ class Tracer {
     for (std::size_t i = 0; i < walk_.leaves().size(); ++i) {
       leaves.push_back(
           with_info(placed(*walk_.leaves()[i].array, program_->inputs[i], "placing an argument"),
-                    walk_.leaves()[i].info));
+                    walk_.leaves()[i].info()));
     }
     Called called = call_as_it_is(body_, leaves, where_);
     check_paths(options_.out_shardings, called.paths, name() + ": out_shardings", where_);

@@ -39,7 +39,7 @@ Called call_as_it_is(Body& body, const std::vector<Array>& leaves, const Span& w
       fail_empty("the result" + (path.empty() ? path : " of " + path), where);
     }
     called.leaves.push_back(*leaf.array);
-    called.infos.push_back(leaf.info);
+    called.infos.push_back(leaf.info());
   }
   return called;
 }

@@ -20,7 +20,7 @@ bool runs_op_by_op();
 struct Called {
   std::shared_ptr<void> result;
   std::vector<Array> leaves;
-  std::vector<const ParamInfo*> infos;  // of the leaves; nullptr unless a parameter
+  std::vector<ParamInfoPtr> infos;  // of the leaves; nullptr unless a parameter
   std::vector<std::string> paths;
 };
 /// Calls `body` on arguments with these leaves.
