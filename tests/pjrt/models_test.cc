@@ -1,6 +1,7 @@
 // The models of the examples on the devices of a plugin, through the command line.
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/pjrt/plugin.h"
 
@@ -57,6 +58,24 @@ TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
   // And the other way round: the host reads what the devices have saved.
   const std::vector<double> next = losses(all + "--steps 6 --resume");
   EXPECT_FALSE(next.empty());
+}
+
+TEST_F(PjrtModels, ShowTwoMemoryPlans) {
+  const CommandOutcome outcome = run_command(
+      TESSERA_COMMAND, "show lm --what memory --mesh data=4 --layers 1 --engine " + test_plugin(),
+      "", folder());
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+  std::istringstream text(outcome.stdout_text);
+  std::string line;
+  std::getline(text, line);
+  EXPECT_EQ(line, "bytes of one device");
+  std::getline(text, line);  // the names of the columns
+  std::string name;
+  std::int64_t plugin = 0, host = 0;
+  ASSERT_TRUE(text >> name >> plugin >> host);
+  EXPECT_EQ(name, "arguments");
+  EXPECT_GT(plugin, 0);
+  EXPECT_EQ(plugin, host);  // tiles of the same sizes
 }
 
 TEST_F(PjrtModels, TellWhatADeviceCannotRun) {
