@@ -66,8 +66,9 @@ function(tessera_layer name)
   set(TESSERA_LAYER_OBJECTS ${TESSERA_LAYER_OBJECTS} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
 endfunction()
 
-# The developer build links about a hundred programs, so it needs a fast linker.
-if(TESSERA_DEVELOPER)
+# The developer build links about a hundred programs, so it needs a fast linker. Cross-compilers
+# look for one of their own.
+if(TESSERA_DEVELOPER AND NOT CMAKE_CROSSCOMPILING)
   foreach(linker lld gold)
     find_program(TESSERA_LD_${linker} ld.${linker})
     if(TESSERA_LD_${linker})
