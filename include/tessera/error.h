@@ -1,4 +1,4 @@
-// The errors that Tessera throws. The library prints nothing and never aborts.
+// The errors that Tessera throws. The library prints only warnings (debug.h) and never aborts.
 //
 //   UserError      the program, a flag or a file is wrong: what, where, found, wanted, cure
 //   RuntimeFault   something failed while running: a device, a process or a file

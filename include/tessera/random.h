@@ -75,8 +75,8 @@ Array uniform(const Key& key, Shape shape, DType dtype, double low = 0.0, double
 Array normal(const Key& key, Shape shape, DType dtype,
              std::source_location where = std::source_location::current());
 /// The gamma distribution with shape parameter `alpha`, f32 or f64, and scale 1: one number for
-/// each element of `shape`, to which alpha is broadcast. Missing: the shape of alpha. No gradient
-/// flows.
+/// each element of `shape`, to which alpha is broadcast. Missing: the shape of alpha. Its gradient
+/// is that of numbers which keep their place in the distribution.
 Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
             std::source_location where = std::source_location::current());
 /// A standard normal within (lower, upper).

@@ -265,7 +265,7 @@ TEST(DisableJit, TrainsWithTheSameBits) {
 
 /// The values that to_string shows, without types and marks.
 std::string values_of(const Array& x) {
-  const std::string text = to_string(x);
+  std::string text = to_string(x);
   const std::size_t start = text.find(" [");
   if (start == std::string::npos) return text;
   return text.substr(start, text.find(']', start) + 1 - start);
@@ -330,7 +330,7 @@ TEST(TracedValues, VmapShowsAllElements) {
     const Array y = a * w;
     note(y);
     const Array z = vmap([&](Array row) {
-      const Array s = row * 2 + y[0];
+      Array s = row * 2 + y[0];
       note(s);
       return s;
     })(a);

@@ -91,7 +91,7 @@ TEST(Warnings, TwoIntegersMayBeModes) {
 TEST(Warnings, OtherReasonsToTraceAreNone) {
   const Collected warnings;
   // A Scalar has one program.
-  const auto dynamic = jit([](Array x, Scalar rate) { return x * rate; });
+  const auto dynamic = jit([](Array x, const Scalar& rate) { return x * rate; });
   for (const double rate : {0.1, 0.2, 0.3}) dynamic(ones({2}), rate);
   EXPECT_EQ(dynamic.num_traces(), 1);
   // Each number has a shape of its own.
@@ -99,9 +99,9 @@ TEST(Warnings, OtherReasonsToTraceAreNone) {
   for (const int size : {1, 2, 3}) step(ones({size}), 0.5 * size);
   const auto flagged = jit([](Array x, bool is_negative) { return is_negative ? -x : x; });
   for (const bool is_negative : {true, false}) flagged(ones({2}), is_negative);
-  const auto named = jit([](Array x, std::string name) { return x + std::ssize(name); });
+  const auto named = jit([](Array x, const std::string& name) { return x + std::ssize(name); });
   for (const char* name : {"a", "bb", "ccc", "0.5"}) named(ones({2}), name);
-  const auto meant = jit([](Array x, Static<double> rate) { return x * *rate; });
+  const auto meant = jit([](Array x, const Static<double>& rate) { return x * *rate; });
   for (const double rate : {0.1, 0.2, 0.3}) {
     meant(ones({2}), Static<double>{rate, std::to_string(rate)});
   }

@@ -166,23 +166,22 @@ struct Exported {
 };
 
 template <typename Managed>
-Managed* exported(const Type& type, run::BufferPtr buffer) {
-  auto* const all = new Exported<Managed>{.managed = {},
-                                          .shape = type.shape,
-                                          .strides = row_major(type.shape),
-                                          .buffer = std::move(buffer)};
-  all->managed.dl_tensor = {.data = all->buffer->data(),
-                            .device = {.device_type = detail::dlpack::kCpu, .device_id = 0},
-                            .ndim = static_cast<std::int32_t>(type.rank()),
-                            .dtype = dl_type_of(type.dtype),
-                            .shape = all->shape.data(),
-                            .strides = all->strides.data(),
-                            .byte_offset = 0};
-  all->managed.manager_ctx = all;
-  all->managed.deleter = [](Managed* self) {
+Managed* exported(const Type& type, const run::BufferPtr& buffer) {
+  std::unique_ptr<Exported<Managed>> all(new Exported<Managed>{
+      .managed = {}, .shape = type.shape, .strides = row_major(type.shape), .buffer = buffer});
+  Managed& managed = all->managed;
+  managed.dl_tensor = {.data = buffer->data(),
+                       .device = {.device_type = detail::dlpack::kCpu, .device_id = 0},
+                       .ndim = static_cast<std::int32_t>(type.rank()),
+                       .dtype = dl_type_of(type.dtype),
+                       .shape = all->shape.data(),
+                       .strides = all->strides.data(),
+                       .byte_offset = 0};
+  managed.manager_ctx = all.release();
+  managed.deleter = [](Managed* self) {
     delete static_cast<Exported<Managed>*>(self->manager_ctx);
   };
-  return &all->managed;
+  return &managed;
 }
 
 run::BufferPtr copied(const detail::Tiled& tiles, const Span& where) {
