@@ -144,9 +144,9 @@ class Tracer {
     check_paths(options_.out_shardings, called.paths, name() + ": out_shardings", where_);
     for (std::size_t i = 0; i < called.leaves.size(); ++i) {
       Array& leaf = called.leaves[i];
-      const std::optional<Sharding> asked =
-          asked_sharding(options_.out_shardings, called.paths[i], called.infos[i].get(), leaf.type(),
-                         mesh_, name() + ": out_shardings" + of_path(called.paths[i]), where_);
+      const std::optional<Sharding> asked = asked_sharding(
+          options_.out_shardings, called.paths[i], called.infos[i].get(), leaf.type(), mesh_,
+          name() + ": out_shardings" + of_path(called.paths[i]), where_);
       if (!asked) continue;
       leaf = with_info(placed(leaf, placement_of(leaf.type(), mesh_, *asked), "placing a result"),
                        called.infos[i]);
