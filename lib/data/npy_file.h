@@ -30,9 +30,11 @@ struct NpyReader {
 NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader);
 
+// Exported, because the command uses them.
+
 /// The array in a file of bools, i32, u32, f32 or f64. Throws UserError.
-Array read_npy(const std::string& path);
+TESSERA_EXPORT Array read_npy(const std::string& path);
 /// The file of an array; bf16 becomes f32.
-std::string npy_bytes(const Array& array);
+TESSERA_EXPORT std::string npy_bytes(const Array& array);
 
 }  // namespace tessera::data
