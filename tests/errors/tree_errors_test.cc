@@ -69,7 +69,7 @@ TEST(TreeErrors, FieldOfAModuleIsNotListed) {
       error.text,
       "TESSERA_MODULE(kernel): a field is not listed\n"
       "  where:  <this line>\n"
-      "  found:  24 bytes at offset 24 of 48 that belong to no listed field\n"
+      "  found:  32 bytes at offset 32 of 64 that belong to no listed field\n"
       "  wanted: every field of the struct\n"
       "  cure:   list it; wrap a field that is neither an array nor a number in tessera::Static");
 }

@@ -73,7 +73,8 @@ outcome() {
 small=(train lm --steps 3 --batch 4 --seq 16 --d-model 32 --d-ff 64 --heads 2 --layers 1)
 small+=(--mesh data=2 --progress off --json -)
 for program in "$command" "$shared"; do
-  outcome "$program" "${small[@]}" | grep -oE '"(params_hash|loss_bits)".*|exit status.*'
+  outcome "$program" "${small[@]}" |
+    grep -oE '"(params_hash":"[^"]*"|loss_bits":\[[^]]*\])|exit status.*'
   # Errors are caught on the other side.
   outcome "$program" train lm --text /nowhere
 done | awk '{ lines[NR] = $0 }
