@@ -171,7 +171,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   }
   const RootBuffers memory(arena.data(), inputs, outputs);
   const CallerHome home = state.workers.start(executable);
-  Frame root(executable, memory.binding, nullptr, home.num_nodes);
+  Frame root(executable, memory.binding, nullptr, home.threads_up_to);
   root.bind(memory.buffers, 0, 0);
   Execution execution(root, {.num_lists = state.workers.num_lists(),
                              .threads_per_group = state.threads_per_group,

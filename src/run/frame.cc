@@ -25,15 +25,16 @@ Frame::Source Frame::source_of(const Place& place, const Binding& binding) const
 }
 
 Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame* loop,
-             int num_nodes)
+             std::span<const int> threads_up_to)
     : executable_(executable),
       loop_(loop),
-      num_nodes_(num_nodes),
+      threads_up_to_(threads_up_to),
+      num_nodes_(static_cast<int>(threads_up_to.size())),
       root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
       level_behind_(loop == nullptr ? 0 : loop->outer().level(loop->task())),
       arena_number_(binding.arena),
       num_pending_(executable.tasks.size()),
-      next_part_(executable.tasks.size() * static_cast<std::size_t>(num_nodes)),
+      next_part_(executable.tasks.size() * threads_up_to.size()),
       parts_left_(executable.tasks.size()),
       last_run_(executable.instructions.size()) {
   const std::size_t count = executable.tasks.size();
@@ -102,7 +103,7 @@ namespace {
 std::unique_ptr<Frame> frame_of(const Nested& nested, ControlFrame& loop) {
   if (nested.executable == nullptr) return nullptr;
   return std::make_unique<Frame>(*nested.executable, nested.binding, &loop,
-                                 loop.outer().num_nodes());
+                                 loop.outer().threads_up_to());
 }
 
 }  // namespace

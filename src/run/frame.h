@@ -17,9 +17,10 @@ class ControlFrame;
 class Frame {
  public:
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
-  /// `num_nodes` is the number of NUMA nodes whose threads compute.
+  /// `threads_up_to` has for each NUMA node whose threads compute how many there are on it and the
+  /// nodes before it. It must outlive the frame.
   Frame(const Executable& executable, const Binding& binding, ControlFrame* loop,
-        int num_nodes = 1);
+        std::span<const int> threads_up_to = kOneNode);
   ~Frame();
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -58,8 +59,9 @@ class Frame {
     return true;
   }
   /// The number of a part that no thread has taken yet, or kNoPart. The parts of a task are dealt
-  /// out to the nodes in equal ranges, because neighbouring parts of one task after the other read
-  /// and write the same memory. A node whose parts have all been taken takes those of others.
+  /// out to the nodes by their numbers of threads, each a range, because neighbouring parts of one
+  /// task after the other read and write the same memory. A node whose parts have all been taken
+  /// takes those of others.
   int claim_part(std::uint32_t task, int node = 0) {
     for (int i = 0; i < num_nodes_; ++i) {
       const int other = node + i < num_nodes_ ? node + i : node + i - num_nodes_;
@@ -83,7 +85,7 @@ class Frame {
     for (int node = 0; node < num_nodes_; ++node)
       next_part_[counter(task, node)] = end_of_parts(task, node);
   }
-  int num_nodes() const { return num_nodes_; }
+  std::span<const int> threads_up_to() const { return threads_up_to_; }
   /// Reports that parts have ended; true when none is left.
   bool end_parts(std::uint32_t task, int count) {
     if (num_parts_[task] == 1) return count == 1;
@@ -104,6 +106,8 @@ class Frame {
   }
 
  private:
+  static constexpr int kOneNode[] = {1};
+
   /// How to compute a pointer: the start of buffer `even` or `odd`, plus `stride` bytes per slice,
   /// plus `offset` bytes.
   struct Source {
@@ -119,7 +123,8 @@ class Frame {
   /// The parts of node i end where those of node i + 1 begin.
   int end_of_parts(std::uint32_t task, int node) const {
     if (node + 1 == num_nodes_) return num_parts_[task];  // without a division, which takes time
-    return static_cast<int>(std::int64_t{num_parts_[task]} * (node + 1) / num_nodes_);
+    const int threads = threads_up_to_[static_cast<std::size_t>(node)];
+    return static_cast<int>(std::int64_t{num_parts_[task]} * threads / threads_up_to_.back());
   }
   int claim_part_of(std::uint32_t task, int node) {
     std::atomic<int>& next = next_part_[counter(task, node)];
@@ -129,6 +134,7 @@ class Frame {
 
   const Executable& executable_;
   ControlFrame* loop_;
+  std::span<const int> threads_up_to_;
   int num_nodes_;
   std::uint32_t root_task_;
   std::int64_t level_behind_;   // level of the control task around this frame

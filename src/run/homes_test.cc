@@ -12,6 +12,8 @@ namespace {
 
 using namespace testing;
 
+constexpr int kThreeNodes[] = {1, 2, 3};  // with a thread each
+
 Graph one_task(
     int parts, Body body = [](Buffers, int) {}) {
   Graph graph;
@@ -30,7 +32,7 @@ std::vector<int> all_claimed(Frame& frame, int node) {
 
 TEST(Parts, OfTheNodeGoFirst) {
   const Graph graph = one_task(10);
-  Frame frame(graph.executable, Binding(), nullptr, 3);
+  Frame frame(graph.executable, Binding(), nullptr, kThreeNodes);
   frame.start();
   EXPECT_EQ(frame.num_unclaimed(0), 10);
   EXPECT_EQ(frame.claim_part(0, 2), 6);
@@ -44,10 +46,20 @@ TEST(Parts, OfTheNodeGoFirst) {
   EXPECT_EQ(frame.claim_part(0, 1), Frame::kNoPart);
 }
 
+TEST(Parts, AreDealtOutByTheNumberOfThreads) {
+  const Graph graph = one_task(12);
+  constexpr int kUneven[] = {4, 5, 6};  // four threads, one and one
+  Frame frame(graph.executable, Binding(), nullptr, kUneven);
+  frame.start();
+  EXPECT_EQ(frame.claim_part(0, 0), 0);
+  EXPECT_EQ(frame.claim_part(0, 1), 8);
+  EXPECT_EQ(frame.claim_part(0, 2), 10);
+}
+
 TEST(Parts, FewerThanNodes) {
   const Graph graph = one_task(2);
   for (int node = 0; node < 3; ++node) {
-    Frame frame(graph.executable, Binding(), nullptr, 3);
+    Frame frame(graph.executable, Binding(), nullptr, kThreeNodes);
     frame.start();
     EXPECT_EQ(all_claimed(frame, node).size(), 2U);
   }
@@ -56,7 +68,7 @@ TEST(Parts, FewerThanNodes) {
 TEST(Parts, AreClaimedOnceByThreadsOfSeveralNodes) {
   constexpr int kParts = 10007;
   const Graph graph = one_task(kParts);
-  Frame frame(graph.executable, Binding(), nullptr, 3);
+  Frame frame(graph.executable, Binding(), nullptr, kThreeNodes);
   frame.start();
   std::vector<std::atomic<int>> times(kParts);
   std::vector<std::thread> threads;

@@ -44,7 +44,12 @@ Workers::Homes Workers::homes_of_threads() const {
   found.node_of = nodes_of_threads(all, num_threads());
   found.nodes = std::move(all);
   const std::size_t last = *std::max_element(found.node_of.begin(), found.node_of.end());
-  found.num_nodes = static_cast<int>(last) + 1;
+  found.threads_up_to.clear();
+  for (std::size_t node = 0; node <= last; ++node) {
+    const auto is_before = [&](std::size_t other) { return other <= node; };
+    const auto count = std::count_if(found.node_of.begin(), found.node_of.end(), is_before);
+    found.threads_up_to.push_back(static_cast<int>(count));
+  }
   return found;
 }
 
@@ -55,12 +60,13 @@ CallerHome Workers::start(const Executable& executable) {
     try {
       start_threads(executable.communicates);
     } catch (const std::exception&) {
-      if (!homes_) return {};
+      if (!homes_) return {.threads_up_to = kOneNode};
     }
   }
-  if (homes_->num_nodes == 1) return {};
-  const int node = std::min(node_of_this_thread(homes_->nodes), homes_->num_nodes - 1);
-  return {.num_nodes = homes_->num_nodes, .node = node};
+  const std::vector<int>& threads_up_to = homes_->threads_up_to;
+  const int last = static_cast<int>(threads_up_to.size()) - 1;
+  return {.threads_up_to = threads_up_to,
+          .node = last == 0 ? 0 : std::min(node_of_this_thread(homes_->nodes), last)};
 }
 
 void Workers::start_threads(bool communicates) {

@@ -18,8 +18,8 @@ namespace tessera::run {
 
 /// What an execution knows of the nodes.
 struct CallerHome {
-  int num_nodes = 1;
-  int node = 0;  // of the caller, which is not bound
+  std::span<const int> threads_up_to;  // see Frame::Frame()
+  int node = 0;                        // of the caller, which is not bound
 };
 
 /// An execution in flight, on the stack of its caller.
@@ -63,9 +63,9 @@ class Workers {
  private:
   /// Where the threads compute. They have one node if they are not bound.
   struct Homes {
-    std::vector<NodeCpus> nodes;       // empty: the threads are not bound
-    std::vector<std::size_t> node_of;  // per thread
-    int num_nodes = 1;                 // with threads
+    std::vector<NodeCpus> nodes;           // empty: the threads are not bound
+    std::vector<std::size_t> node_of;      // per thread
+    std::vector<int> threads_up_to = {1};  // per node with threads
   };
   /// A thread that computes.
   struct Self {
@@ -95,6 +95,7 @@ class Workers {
   bool binds_ = true;
   std::optional<std::vector<NodeCpus>> nodes_;  // instead of those of the machine
   std::optional<Homes> homes_;                  // of the threads that have been started
+  static constexpr int kOneNode[] = {1};
 
   IdleThreads idle_;
   std::mutex mutex_;                       // for the threads and for runs_
