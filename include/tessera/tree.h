@@ -63,8 +63,8 @@ class Walk {
   TESSERA_COPYABLE(Walk);
   struct Leaf {
     Array* array;
-    const std::shared_ptr<const ParamInfo>* info_;  // *info_ is nullptr unless a parameter
-    const std::shared_ptr<const ParamInfo>& info() const { return *info_; }
+    const std::shared_ptr<const ParamInfo>* param;  // *param is nullptr unless a parameter
+    const std::shared_ptr<const ParamInfo>& info() const { return *param; }
   };
   const std::vector<Leaf>& leaves() const { return leaves_; }
   const std::string& structure() const { return structure_; }

@@ -61,8 +61,9 @@ std::size_t end_of_part(std::string_view text, std::size_t begin) {
 
 template <typename Number>
 bool is_whole_text(std::string_view text, Number& number) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
   return stop == end && error == std::errc();
 }
 
