@@ -16,6 +16,7 @@ class ControlFrame;
 /// is atomic, and what else changes is changed by start(), bind() and move(), while no task runs.
 class Frame {
  public:
+  static constexpr int kOneNode[] = {1};
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
   /// `threads_up_to` has for each NUMA node whose threads compute how many there are on it and the
   /// nodes before it. It must outlive the frame.
@@ -106,8 +107,6 @@ class Frame {
   }
 
  private:
-  static constexpr int kOneNode[] = {1};
-
   /// How to compute a pointer: the start of buffer `even` or `odd`, plus `stride` bytes per slice,
   /// plus `offset` bytes.
   struct Source {

@@ -44,13 +44,7 @@ class Target {
     std::vector<int> ids(static_cast<std::size_t>(c.num_replicas));
     std::iota(ids.begin(), ids.end(), 0);
     const std::string settings = run::pjrt::compile_options(ids, "cuda", cuda_folder_);
-    abi::Program program;
-    program.struct_size = sizeof(program);
-    program.code = c.text.data();
-    program.code_size = c.text.size();
-    constexpr std::string_view kFormat = "mlir";
-    program.format = kFormat.data();
-    program.format_size = kFormat.size();
+    const abi::Program program = abi::program_of(c.text);
     abi::CompileForTopology compile;
     compile.topology = create.topology;
     compile.program = &program;

@@ -78,20 +78,13 @@ Type checked_type(const DLTensor& tensor, const Span& where) {
   return type;
 }
 
-/// The distances of elements in row-major order.
-std::vector<std::int64_t> row_major(const Shape& shape) {
-  std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
-  return strides;
-}
-
 std::vector<std::int64_t> strides_of(const DLTensor& tensor, const Shape& shape) {
-  if (tensor.strides == nullptr) return row_major(shape);
+  if (tensor.strides == nullptr) return row_major_strides(shape);
   return {tensor.strides, tensor.strides + tensor.ndim};
 }
 
 bool is_row_major(const std::vector<std::int64_t>& strides, const Shape& shape) {
-  const std::vector<std::int64_t> wanted = row_major(shape);
+  const std::vector<std::int64_t> wanted = row_major_strides(shape);
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != 1 && strides[i] != wanted[i]) return false;
   }
@@ -167,8 +160,11 @@ struct Exported {
 
 template <typename Managed>
 Managed* exported(const Type& type, const run::BufferPtr& buffer) {
-  std::unique_ptr<Exported<Managed>> all(new Exported<Managed>{
-      .managed = {}, .shape = type.shape, .strides = row_major(type.shape), .buffer = buffer});
+  std::unique_ptr<Exported<Managed>> all(
+      new Exported<Managed>{.managed = {},
+                            .shape = type.shape,
+                            .strides = row_major_strides(type.shape),
+                            .buffer = buffer});
   Managed& managed = all->managed;
   managed.dl_tensor = {.data = buffer->data(),
                        .device = {.device_type = detail::dlpack::kCpu, .device_id = 0},

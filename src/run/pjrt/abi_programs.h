@@ -1,6 +1,8 @@
 // The second part of abi.h: programs, buffers and the events that tell when they are ready.
 #pragma once
 
+#include <string_view>
+
 #include "run/pjrt/abi.h"
 
 namespace tessera::run::pjrt::abi {
@@ -34,6 +36,18 @@ struct Program : Head {
   const char* format = nullptr;
   std::size_t format_size = 0;
 };
+
+/// A program in StableHLO text, which must outlive it.
+inline Program program_of(std::string_view text) {
+  static constexpr std::string_view kFormat = "mlir";
+  Program program;
+  program.struct_size = sizeof(program);
+  program.code = text.data();
+  program.code_size = text.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
 
 struct Compile : Head {
   static constexpr Function kFunction = Function::client_compile;

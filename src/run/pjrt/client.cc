@@ -92,19 +92,11 @@ BufferHandle Client::own(abi::Buffer* buffer) const {
           }};
 }
 
-namespace {
-
-std::int64_t upload_bytes(DType dtype, const Shape& shape) {
-  return num_elements(shape) * static_cast<std::int64_t>(size_bytes(dtype));
-}
-
-}  // namespace
-
 BufferHandle Client::upload(const std::byte* data, std::shared_ptr<const void> owner, DType dtype,
                             const Shape& shape, std::int64_t device) {
   // The plugin copies small arrays faster than it tells later that it has read them.
   constexpr std::int64_t kSmallBytes = 64 << 10;
-  const std::int64_t bytes = upload_bytes(dtype, shape);
+  const std::int64_t bytes = size_bytes(Type{dtype, shape});
   const bool is_small = bytes <= kSmallBytes;
   const TimedCall timed(calls_,
                         {.kind = DeviceCall::Kind::upload, .bytes = bytes, .first_device = device});
@@ -221,13 +213,7 @@ std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
   }
   const std::vector<int> ids(device_ids_.begin() + program.first_device, device_ids_.begin() + end);
   const std::string options = compile_options(ids, platform_, cuda_folder_);
-  abi::Program text;
-  text.struct_size = sizeof(text);
-  text.code = program.text.data();
-  text.code_size = program.text.size();
-  constexpr std::string_view kFormat = "mlir";
-  text.format = kFormat.data();
-  text.format_size = kFormat.size();
+  const abi::Program text = abi::program_of(program.text);
   abi::Compile compile;
   compile.client = client_;
   compile.program = &text;

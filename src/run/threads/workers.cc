@@ -60,7 +60,7 @@ CallerHome Workers::start(const Executable& executable) {
     try {
       start_threads(executable.communicates);
     } catch (const std::exception&) {
-      if (!homes_) return {.threads_up_to = kOneNode};
+      if (!homes_) return {.threads_up_to = Frame::kOneNode};
     }
   }
   const std::vector<int>& threads_up_to = homes_->threads_up_to;

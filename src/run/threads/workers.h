@@ -95,7 +95,6 @@ class Workers {
   bool binds_ = true;
   std::optional<std::vector<NodeCpus>> nodes_;  // instead of those of the machine
   std::optional<Homes> homes_;                  // of the threads that have been started
-  static constexpr int kOneNode[] = {1};
 
   IdleThreads idle_;
   std::mutex mutex_;                       // for the threads and for runs_
