@@ -16,7 +16,7 @@ namespace tessera::data {
 
 namespace {
 
-constexpr std::array<std::uint8_t, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+constexpr std::array<std::uint8_t, 6> kNpyMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 /// Parses the header of one file.
 class HeaderParser {
@@ -26,7 +26,7 @@ class HeaderParser {
       : bytes_(bytes), path_(path), reader_(reader) {}
 
   NpyHeader parse() {
-    if (bytes_.size() < 12 || !std::equal(kMagic.begin(), kMagic.end(), bytes_.begin())) {
+    if (bytes_.size() < 12 || !std::equal(kNpyMagic.begin(), kNpyMagic.end(), bytes_.begin())) {
       fail(0, "no NumPy signature");
     }
     const bool is_long = bytes_[6] > 1;
@@ -159,10 +159,10 @@ std::string npy_bytes(const Array& array) {
   std::string header = "{'descr': '" + std::string(type->first) +
                        "', 'fortran_order': False, 'shape': (" + shape + "), }";
   // The elements begin at a multiple of 64 bytes, behind a line break.
-  constexpr std::size_t kBefore = kMagic.size() + 4;
+  constexpr std::size_t kBefore = kNpyMagic.size() + 4;
   header.resize((kBefore + header.size() + 64) / 64 * 64 - kBefore - 1, ' ');
   header += '\n';
-  std::string file(kMagic.begin(), kMagic.end());
+  std::string file(kNpyMagic.begin(), kNpyMagic.end());
   file += {'\1', '\0'};
   file += {static_cast<char>(header.size() & 255U), static_cast<char>(header.size() >> 8U)};
   file += header;

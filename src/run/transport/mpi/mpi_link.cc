@@ -48,14 +48,14 @@ struct Requests {
   bool are_done() const { return num_done == all.size(); }
 };
 
-struct Outgoing {
+struct MpiOutgoing {
   std::unique_ptr<Head> head;
   TesseraMpiRequest head_request;
   bool is_head_done = false;
   Requests pieces;  // of its bytes
 };
 
-struct Incoming {
+struct MpiIncoming {
   MessageHeader wanted;
   std::span<std::byte> bytes;
   Requests pieces;        // of its bytes, being received
@@ -67,9 +67,9 @@ struct OutgoingNote {
   TesseraMpiRequest request;
 };
 
-struct Peer {
-  std::deque<Outgoing> out;
-  std::deque<Incoming> in;
+struct MpiPeer {
+  std::deque<MpiOutgoing> out;
+  std::deque<MpiIncoming> in;
   std::unique_ptr<Head> head;  // of the next message
   TesseraMpiRequest head_request;
   std::deque<OutgoingNote> notes;
@@ -91,7 +91,7 @@ class Mpi final : public MpiLink {
   void post_send(int to, const Envelope& envelope, std::span<const std::byte> bytes) override;
   void post_receive(int from, const Envelope& envelope, std::span<std::byte> bytes) override;
   bool is_pending(int peer) const override {
-    const Peer& other = peers_[static_cast<std::size_t>(peer)];
+    const MpiPeer& other = peers_[static_cast<std::size_t>(peer)];
     return !other.in.empty() || !other.out.empty();
   }
   bool progress(nanoseconds wait) override;
@@ -110,16 +110,16 @@ class Mpi final : public MpiLink {
   void receive_note();
   bool move();
   bool move(Requests& pieces);
-  bool move_out(Peer& to);
+  bool move_out(MpiPeer& to);
   bool move_in(int rank);
   bool begin(int rank);
-  void receive_pieces(int from, Incoming& message);
+  void receive_pieces(int from, MpiIncoming& message);
   void move_notes();
   bool has_any_ended();
 
   const TesseraMpi& mpi_;
   int rank_ = 0;
-  std::vector<Peer> peers_;
+  std::vector<MpiPeer> peers_;
   std::vector<ProcessPlace> places_;
   std::vector<std::unique_ptr<Head>> spare_heads_;
   std::array<char, kMostNoteBytes> note_{};
@@ -161,7 +161,7 @@ Mpi::Mpi(const TesseraMpi& mpi) : mpi_(mpi) {
 }
 
 Mpi::~Mpi() {
-  for (Peer& peer : peers_) {
+  for (MpiPeer& peer : peers_) {
     if (peer.process >= 0) close(peer.process);
   }
 }
@@ -182,7 +182,7 @@ void Mpi::exchange_places() {
 }
 
 void Mpi::receive_head(int rank) {
-  Peer& from = peers_[static_cast<std::size_t>(rank)];
+  MpiPeer& from = peers_[static_cast<std::size_t>(rank)];
   check(mpi_.receive(kTesseraHeads, rank, from.head->data(), kHeadBytes, &from.head_request));
 }
 
@@ -203,7 +203,7 @@ bool Mpi::test(TesseraMpiRequest& request, int* from, int* count) {
 
 void Mpi::post_send(int to, const Envelope& envelope, std::span<const std::byte> bytes) {
   require(!has_dropped_, "no message is posted after messages were dropped");
-  Outgoing& message = peers_[static_cast<std::size_t>(to)].out.emplace_back();
+  MpiOutgoing& message = peers_[static_cast<std::size_t>(to)].out.emplace_back();
   if (spare_heads_.empty()) {
     message.head = std::make_unique<Head>();
   } else {
@@ -227,7 +227,7 @@ void Mpi::post_send(int to, const Envelope& envelope, std::span<const std::byte>
 
 void Mpi::post_receive(int from, const Envelope& envelope, std::span<std::byte> bytes) {
   require(!has_dropped_, "no message is posted after messages were dropped");
-  Incoming& message = peers_[static_cast<std::size_t>(from)].in.emplace_back();
+  MpiIncoming& message = peers_[static_cast<std::size_t>(from)].in.emplace_back();
   message.wanted = {.envelope = envelope, .bytes = bytes.size()};
   message.bytes = bytes;
 }
@@ -260,7 +260,7 @@ bool Mpi::progress(nanoseconds wait) {
 bool Mpi::move() {
   bool has_moved = false;
   for (int rank = 0; rank < size(); ++rank) {
-    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    MpiPeer& peer = peers_[static_cast<std::size_t>(rank)];
     if (!peer.out.empty()) has_moved = move_out(peer) || has_moved;
     if (!peer.in.empty()) has_moved = move_in(rank) || has_moved;
   }
@@ -274,10 +274,10 @@ bool Mpi::move(Requests& pieces) {
   return pieces.num_done > before;
 }
 
-bool Mpi::move_out(Peer& to) {
+bool Mpi::move_out(MpiPeer& to) {
   bool has_moved = false;
   while (!to.out.empty()) {
-    Outgoing& message = to.out.front();
+    MpiOutgoing& message = to.out.front();
     if (!message.is_head_done) {
       if (!test(message.head_request)) return has_moved;
       message.is_head_done = true;
@@ -292,10 +292,10 @@ bool Mpi::move_out(Peer& to) {
 }
 
 bool Mpi::move_in(int rank) {
-  Peer& from = peers_[static_cast<std::size_t>(rank)];
+  MpiPeer& from = peers_[static_cast<std::size_t>(rank)];
   bool has_moved = false;
   while (!from.in.empty() && !mismatch_) {
-    Incoming& message = from.in.front();
+    MpiIncoming& message = from.in.front();
     if (!message.is_begun) {
       if (!begin(rank)) return has_moved;
       has_moved = true;
@@ -311,9 +311,9 @@ bool Mpi::move_in(int rank) {
 
 /// Takes the head of a message if it has come. Returns whether it has.
 bool Mpi::begin(int rank) {
-  Peer& from = peers_[static_cast<std::size_t>(rank)];
+  MpiPeer& from = peers_[static_cast<std::size_t>(rank)];
   if (!test(from.head_request)) return false;
-  Incoming& message = from.in.front();
+  MpiIncoming& message = from.in.front();
   MessageHeader found;
   std::memcpy(&found, from.head->data(), sizeof(found));
   if (found.envelope != message.wanted.envelope || found.bytes != message.wanted.bytes) {
@@ -334,7 +334,7 @@ bool Mpi::begin(int rank) {
   return true;
 }
 
-void Mpi::receive_pieces(int from, Incoming& message) {
+void Mpi::receive_pieces(int from, MpiIncoming& message) {
   for (std::int64_t at = 0; at < std::ssize(message.bytes); at += kMostPiece) {
     const auto size = static_cast<int>(std::min(kMostPiece, std::ssize(message.bytes) - at));
     check(mpi_.receive(kTesseraBodies, from, message.bytes.data() + at, size,
@@ -347,8 +347,8 @@ void Mpi::receive_pieces(int from, Incoming& message) {
 void Mpi::drop_messages() noexcept {
   if (has_dropped_) return;
   has_dropped_ = true;
-  for (Peer& peer : peers_) {
-    for (Incoming& message : peer.in) {
+  for (MpiPeer& peer : peers_) {
+    for (MpiIncoming& message : peer.in) {
       Requests& pieces = message.pieces;
       for (; !pieces.are_done(); ++pieces.num_done) mpi_.cancel(&pieces.all[pieces.num_done]);
     }
@@ -357,7 +357,7 @@ void Mpi::drop_messages() noexcept {
 
 void Mpi::finish() {
   const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
-  const auto has_notes = [](const Peer& peer) { return !peer.notes.empty(); };
+  const auto has_notes = [](const MpiPeer& peer) { return !peer.notes.empty(); };
   while (std::any_of(peers_.begin(), peers_.end(), has_notes) && Clock::now() < end) move_notes();
   mpi_.cancel(&note_request_);
   for (int rank = 0; rank < size(); ++rank) {
@@ -369,7 +369,7 @@ void Mpi::finish() {
 
 void Mpi::post_note(int to, std::string_view bytes, bool is_important) {
   require(bytes.size() <= kMostNoteBytes, "a note is short");
-  Peer& peer = peers_[static_cast<std::size_t>(to)];
+  MpiPeer& peer = peers_[static_cast<std::size_t>(to)];
   if (has_dropped_ || peer.has_ended || (!is_important && !peer.notes.empty())) return;
   OutgoingNote& note = peer.notes.emplace_back(OutgoingNote{std::string(bytes), {}});
   check(mpi_.send(kTesseraNotes, to, note.bytes.data(), static_cast<int>(note.bytes.size()),
@@ -377,7 +377,7 @@ void Mpi::post_note(int to, std::string_view bytes, bool is_important) {
 }
 
 void Mpi::move_notes() {
-  for (Peer& peer : peers_) {
+  for (MpiPeer& peer : peers_) {
     while (!peer.notes.empty() && test(peer.notes.front().request)) peer.notes.pop_front();
   }
   int from = 0;
@@ -397,7 +397,7 @@ std::optional<Link::Note> Mpi::take_note() {
 }
 
 bool Mpi::has_ended(int peer) {
-  Peer& other = peers_[static_cast<std::size_t>(peer)];
+  MpiPeer& other = peers_[static_cast<std::size_t>(peer)];
   if (other.has_ended || other.process < 0) return other.has_ended;
   pollfd file{.fd = other.process, .events = POLLIN, .revents = 0};
   other.has_ended = poll(&file, 1, 0) == 1;
@@ -408,7 +408,7 @@ bool Mpi::has_ended(int peer) {
 /// out.
 bool Mpi::has_any_ended() {
   std::vector<pollfd> files;
-  for (const Peer& peer : peers_) {
+  for (const MpiPeer& peer : peers_) {
     const int file = peer.has_ended ? -1 : peer.process;
     files.push_back({.fd = file, .events = POLLIN, .revents = 0});
   }
