@@ -7,6 +7,7 @@
 #include "plugin/buffer.h"
 #include "plugin/call.h"
 #include "plugin/client.h"
+#include "plugin/layouts.h"
 #include "plugin/program.h"
 
 namespace tessera::plugin {
@@ -81,8 +82,9 @@ void attributes(abi::PluginAttributes& a) {
 }
 
 abi::PluginApi make_table() {
-  static abi::ShardingsExtension shardings = {.of_arguments = argument_shardings,
-                                              .of_results = result_shardings};
+  static abi::LayoutsExtension layouts = layouts_extension();
+  static abi::ShardingsExtension shardings = {
+      .next = &layouts, .of_arguments = argument_shardings, .of_results = result_shardings};
   abi::PluginApi api;
   api.extensions = &shardings;
   api.version = {

@@ -9,6 +9,7 @@
 
 #include "base/sha1.h"
 #include "plugin/call.h"
+#include "plugin/layouts.h"
 #include "run/pjrt/elements.h"
 
 namespace tessera::plugin {
@@ -71,6 +72,7 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
     const run::Placement& placement = *program.arguments()[i];
     arguments.push_back(port_of(placement, program.argument_terms()[i]));
     argument_shardings.texts.push_back(op_sharding(placement, program.argument_terms()[i]));
+    argument_layouts.push_back(row_major_layout(arguments.back().dims[0].size()));
   }
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const run::Placement& placement = *program.results()[i];
@@ -81,6 +83,7 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
     const std::vector<std::int64_t>& dims = results.back().dims[0];
     result_dims.insert(result_dims.end(), dims.begin(), dims.end());
     result_ranks.push_back(dims.size());
+    result_layouts.push_back(row_major_layout(dims.size()));
   }
   argument_shardings.finish();
   result_shardings.finish();

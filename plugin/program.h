@@ -44,6 +44,8 @@ struct CompiledProgram {
   Texts argument_shardings;
   Texts result_shardings;
   Texts memory_kinds;
+  std::vector<const abi::HeldLayout*> argument_layouts;
+  std::vector<const abi::HeldLayout*> result_layouts;
   std::vector<abi::ElementType> result_types;
   std::vector<std::int64_t> result_dims;  // of the tiles of all results
   std::vector<std::size_t> result_ranks;

@@ -468,6 +468,16 @@ def _():
     assert compiled.cost_analysis()["bytes accessed"] > 0
 
 
+@case("layouts")
+def _():
+    x = jax.device_put(random(8, 3, 4), NamedSharding(Mesh(DEVICES, "d"), P("d")))
+    compiled = jax.jit(lambda x, y: (x.T, x.sum() + y)).lower(x, 1.0).compile()
+    (of_x, of_y), _ = compiled.input_formats
+    formats = [x.format, of_x, of_y, *compiled.output_formats]
+    orders = [each.layout.major_to_minor for each in formats]
+    assert orders == [(0, 1, 2), (0, 1, 2), (), (0, 1, 2), ()], orders
+
+
 @case("memory_statistics")
 def _():
     statistics = DEVICES[0].memory_stats()

@@ -165,7 +165,7 @@ struct Head {
   void* extensions = nullptr;
 };
 
-enum class Extension : int { profiler = 1, shardings = 19 };
+enum class Extension : int { profiler = 1, layouts = 4, shardings = 19 };
 
 /// The extensions of a plugin are a list of structs that begin like this.
 struct ExtensionHead {

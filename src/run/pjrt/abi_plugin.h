@@ -217,6 +217,58 @@ struct ShardingsExtension {
   Error* (*of_results)(void*) = nullptr;
 };
 
+// --- extension: the order of the elements in memory (openxla/xla,
+// xla/pjrt/c/pjrt_c_api_layouts_extension.h)
+
+struct HeldLayout;
+
+struct HeldLayoutDestroy : Head {
+  HeldLayout* layout = nullptr;
+};
+
+struct TextOfLayout : Head {
+  const HeldLayout* layout = nullptr;
+  const char* text = nullptr;  // out
+  std::size_t text_size = 0;
+  void* owner = nullptr;
+  void (*free_owner)(void* owner) = nullptr;
+};
+
+/// Of an array of this shape, where the caller does not ask for a layout.
+template <typename Object>
+struct DefaultLayout : Head {
+  Object* object = nullptr;
+  ElementType type = {};
+  const std::int64_t* dims = nullptr;
+  std::size_t num_dims = 0;
+  const HeldLayout* layout = nullptr;  // out
+};
+
+struct LayoutOfBuffer : Head {
+  Buffer* buffer = nullptr;
+  const HeldLayout* layout = nullptr;  // out
+};
+
+/// Of the arguments or the results of a program, which owns them.
+struct LayoutsOfProgram : Head {
+  Compiled* compiled = nullptr;
+  std::size_t count = 0;  // out
+  const HeldLayout* const* layouts = nullptr;
+};
+
+struct LayoutsExtension {
+  std::size_t struct_size = sizeof(LayoutsExtension);
+  Extension type = Extension::layouts;
+  void* next = nullptr;
+  AnyFunction destroy = nullptr;
+  AnyFunction text = nullptr;
+  AnyFunction of_client = nullptr;
+  AnyFunction of_buffer = nullptr;
+  AnyFunction of_topology = nullptr;
+  AnyFunction of_results = nullptr;
+  AnyFunction of_arguments = nullptr;
+};
+
 /// The table of a plugin.
 struct PluginApi {
   std::size_t struct_size = sizeof(PluginApi);
