@@ -218,10 +218,32 @@ def resnet_gflop():
     return 3 * batch * (first + 6 * same + 2 * (same / 2 + 5 * same)) / 1e9
 
 
+def scripts_contenders(args):
+    """The peers' own scripts, on the plugin and on JAX's CPU backend."""
+    plugin = ["env", "JAX_PLATFORMS=tessera", f"PYTHONPATH={ROOT / 'plugin' / 'python'}",
+              f"TESSERA_PJRT_LIBRARY={args.plugin}"]
+    python = [str(args.venv / "bin" / "python"), "-B"]
+    scripts = {"lm, data=8": ["data_parallel_lm.py", "--params", "replicated"],
+               "lm, FSDP": ["data_parallel_lm.py", "--params", "fsdp"],
+               "mlp of 1024, scan": ["pjit_mlp.py"],
+               "mlp of 256, scan": ["pjit_mlp.py", "--depth", "256"],
+               "vit, 4x2": ["vit.py"],
+               "encoder, FSDP, microbatches": ["pipeline_transformer.py"]}
+    contenders = []
+    for group, (script, *flags) in scripts.items():
+        command = [*python, str(PEERS / script), *flags, "--steps", str(args.steps)]
+        draws = script == "vit.py"
+        contenders.append(Contender("Tessera", group, plugin + command, draws=draws,
+                                    tells_bits=False))
+        contenders.append(Contender("JAX", group, command, draws=draws))
+    return contenders
+
+
 MODELS = {"gpt": (gpt_contenders, gpt_gflop), "lm": (lm_contenders, lm_gflop),
           "long": (long_contenders, long_gflop), "mlp": (mlp_contenders, mlp_gflop),
           "pipeline": (pipeline_contenders, pipeline_gflop),
           "resnet": (resnet_contenders, resnet_gflop),
+          "scripts": (scripts_contenders, lambda: None),
           "stages": (stages_contenders, pipeline_gflop), "vit": (vit_contenders, vit_gflop)}
 
 
@@ -304,7 +326,7 @@ def table(contenders, gflop, peak):
             continue
         fastest, ours = c.best("step_ms_min"), tessera.get(c.group)
         ratio = fastest / ours if ours else None
-        share = gflop / (fastest / 1e3) / peak if peak else None
+        share = gflop / (fastest / 1e3) / peak if peak and gflop else None
         losses = c.runs[-1].get("losses") or [None]
         cells = [c.group, c.name, number(fastest, ".1f"), number(c.median("step_ms_median"), ".1f"),
                  number(ratio, ".2f"), number(share, ".0%"), number(c.best("compile_s"), ".3f"),
@@ -355,6 +377,9 @@ def parse_arguments():
     parser.add_argument("--tessera", type=pathlib.Path,
                         default=ROOT / "build" / "release" / "tools" / "tessera",
                         help="the command; default: as ./run builds it")
+    parser.add_argument("--plugin", type=pathlib.Path,
+                        default=ROOT / "build" / "release" / "plugin" / "pjrt_tessera.so",
+                        help="for scripts: the plugin; default: as plugin/build makes it")
     parser.add_argument("--setup", action="store_true", help="make that environment first (slow)")
     parser.add_argument("--jaxpp", type=pathlib.Path,
                         help="for stages: a checkout of github.com/NVIDIA/jaxpp")
@@ -362,6 +387,7 @@ def parse_arguments():
     args = parser.parse_args()
     args.venv = args.venv.absolute()
     args.tessera = args.tessera.absolute()
+    args.plugin = args.plugin.absolute()
     if args.model == "stages" and args.jaxpp is None:
         parser.error("stages are compared with JaxPP: give --jaxpp DIR, a checkout of it")
     if args.setup:
