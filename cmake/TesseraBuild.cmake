@@ -21,8 +21,14 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # KiB
 endif()
 
-# For code that runs so briefly that the time to compile it matters more.
+# For code that runs so briefly that the time to compile it matters more. TESSERA_LIGHT_HEADERS is the layer
+# that precompiles its headers; those for optimized code are of no use to code that is not.
 set(TESSERA_LIGHT_OPTIONS $<$<CONFIG:Release>:-O1>)
+set(TESSERA_LIGHT_HEADERS kernels)
+if(TESSERA_SANITIZE)
+  set(TESSERA_LIGHT_OPTIONS -O0)
+  set(TESSERA_LIGHT_HEADERS api)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND TESSERA_LIGHT_OPTIONS -Wno-maybe-uninitialized)  # false alarms at -O1
 endif()
@@ -47,9 +53,9 @@ function(tessera_for_shared target)
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
 endfunction()
 
-# tessera_layer(NAME): the objects of a folder of src/, which are joined in libtessera.
-# The folder adds its sources.
-function(tessera_layer name)
+# tessera_layer(NAME HEADERS): the objects of a folder of src/, which are joined in libtessera. They
+# use the precompiled headers of layer HEADERS. The folder adds its sources.
+function(tessera_layer name headers)
   set(target tessera_${name})
   add_library(${target} OBJECT)
   target_compile_features(${target} PRIVATE cxx_std_20)
@@ -58,10 +64,10 @@ function(tessera_layer name)
   target_include_directories(${target} SYSTEM PRIVATE ${PROTOZERO_INCLUDE_DIR})
   target_link_libraries(${target} PRIVATE fmt::fmt Tessera::hwy ZLIB::ZLIB Threads::Threads)
   tessera_for_shared(${target})
-  if(TARGET tessera_kernels AND NOT name STREQUAL kernels)
-    target_precompile_headers(${target} REUSE_FROM tessera_kernels)
-  else()
+  if(name STREQUAL headers)
     target_precompile_headers(${target} PRIVATE ${TESSERA_COMMON_HEADERS} <fmt/format.h>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM tessera_${headers})
   endif()
   set(TESSERA_LAYER_OBJECTS ${TESSERA_LAYER_OBJECTS} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
 endfunction()

@@ -18,6 +18,8 @@
 
 #include <tessera/types.h>
 
+#include "base/sanitized.h"
+
 namespace tessera::ir {
 struct Function;
 }
@@ -206,11 +208,7 @@ struct HeldBytes {
 };
 
 /// Whether dead ranges of the arena are filled with NaN bytes: in builds with a sanitizer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsPoisoned = true;
-#else
-inline constexpr bool kIsPoisoned = false;
-#endif
+inline constexpr bool kIsPoisoned = kIsSanitized;
 
 /// A range of the arena that is not read after all of `users` have ended. Each task is listed once.
 struct DeadRange {

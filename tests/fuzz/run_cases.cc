@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/sanitized.h"
+
 namespace tessera::fuzz {
 
 namespace {
@@ -67,11 +69,10 @@ bool run_cases(const char* program, const RunOptions& options, unsigned seconds_
   return true;
 }
 
-void limit_memory([[maybe_unused]] std::uint64_t bytes) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void limit_memory(std::uint64_t bytes) {
+  if (kIsSanitized) return;
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
-#endif
 }
 
 }  // namespace tessera::fuzz

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "base/sanitized.h"
 #include "differentiate/differentiate.h"
 #include "ir/text.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
 #include "partition/moves.h"
-#include "run/executable.h"
 #include "tests/fuzz/run_sharded.h"
 #include "tests/ops/conformance.h"
 
@@ -24,9 +24,9 @@ using testing::Arrays;
 using testing::Case;
 
 /// Choices of shardings per sample and mesh; all of them if there are fewer. Builds with
-/// sanitizers, which take ten times as long, try some of them.
-constexpr std::size_t kMaxChoices = run::kIsPoisoned ? 8 : 80;
-constexpr std::size_t kMaxDerivativeChoices = run::kIsPoisoned ? 2 : 15;
+/// sanitizers try some of them.
+constexpr std::size_t kMaxChoices = kIsSanitized ? 8 : 80;
+constexpr std::size_t kMaxDerivativeChoices = kIsSanitized ? 2 : 15;
 
 std::vector<Mesh> meshes() {
   return {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"x", 3}}), make_mesh({{"x", 8}})};

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/sanitized.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
@@ -152,7 +153,7 @@ Case random_case(Random& random, ReduceKind kind, DType dtype) {
 template <typename T>
 void check_random(std::vector<ReduceKind> kinds, int count) {
   Random random;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < num_cases(count); ++i) {
     for (ReduceKind kind : kinds) {
       const Case c = random_case(random, kind, testing::dtype_of<T>());
       const auto values = random_values<T>(random, at(c.size), random.one_in(3));

@@ -6,5 +6,11 @@
 // are left out because the sizes of micro-tiles are fixed at compile time.
 #pragma once
 
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Builds for one machine leave out what it would not use.
+#ifndef TESSERA_UNUSED_KERNELS
+#define TESSERA_UNUSED_KERNELS 0
+#endif
+
+#define HWY_DISABLED_TARGETS                                                          \
+  (TESSERA_UNUSED_KERNELS | HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | \
+   HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)

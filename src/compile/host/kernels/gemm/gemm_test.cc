@@ -15,6 +15,7 @@
 
 #include <tessera/types.h>
 
+#include "base/sanitized.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "tests/kernels/gemm_problems.h"
 
@@ -118,7 +119,7 @@ void expect_exact(const Case& c, Random& random) {
 
 TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
   Random random;
-  for (int i = 0; i < 250; ++i) {
+  for (int i = 0; i < num_cases(250); ++i) {
     const std::int64_t k = random.integer(1, 130);
     expect_exact(make_case(random, random.integer(1, 3), random.integer(1, 60),
                            random.integer(1, 70), k, random_leaves(random, k), i % 4 == 0),
@@ -128,7 +129,7 @@ TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
 
 TEST(Gemm, GroupsSideBySideAreProductsOfTheirOwn) {
   Random random;
-  for (int i = 0; i < 80; ++i)
+  for (int i = 0; i < num_cases(80); ++i)
     expect_exact(make_groups(random, random.integer(1, i % 8 == 0 ? 1500 : 80)), random);
 }
 
@@ -202,7 +203,7 @@ TEST(Gemm, ProductsThatShareBAreThoseOfEachAlone) {
 // Some chunks of k lie within a run of A, which is read in place, and others do not.
 TEST(Gemm, ChunksThatAreReadInPlaceAndPackedOnes) {
   Random random;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < num_cases(60); ++i) {
     const std::int64_t m = random.integer(1, 60), n = random.integer(17, 80), k = 900;
     Case c = make_case(random, 1, m, n, k, even_leaves(k, random.integer(1, 20)), false);
     const std::int64_t run = random.integer(50, 400), apart = run + random.integer(1, 9);
@@ -246,7 +247,7 @@ std::vector<std::vector<float>> sections_of(const std::vector<float>& c, const C
 // C is cut along rows and columns; there are several products and pieces.
 TEST(Gemm, SectionsHoldTheirPartsOfTheResult) {
   Random random;
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < num_cases(24); ++i) {
     const std::int64_t products = i % 3 + 1, length = i % 8 == 0 ? 0 : random.integer(1, 300);
     Case one = make_case(random, i % 4 == 0 ? 2 : 1, random.integer(1, 60), random.integer(1, 100),
                          2 * length, even_leaves(2 * length, 8), false);
@@ -529,7 +530,7 @@ void expect_exact(const NarrowCase& c, Random& random) {
 
 TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
   Random random;
-  for (int i = 0; i < 250; ++i) {
+  for (int i = 0; i < num_cases(250); ++i) {
     const std::int64_t k = random.integer(1, 130);
     Case c = make_case(random, random.integer(1, 3), random.integer(1, 60), random.integer(1, 70),
                        k, random_leaves(random, k), i % 4 == 0);
@@ -543,7 +544,7 @@ TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
 
 TEST(GemmOfBf16, EveryBitPattern) {
   Random random;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < num_cases(50); ++i) {
     Case c = make_case(random, 1, 28, 64, 4, even_leaves(4, 1), false);
     for (auto* values : {&c.a, &c.b}) {
       for (float& x : *values)
@@ -633,7 +634,7 @@ TEST(GemmOfBf16, EmulationOfAmxOnEveryInstructionSet) {
 TEST(GemmOfBf16, BlocksOfAmxAreThoseOfItsEmulation) {
   if (!has_dot_unit(DotUnit::amx_bf16)) GTEST_SKIP() << "this machine has no AMX for bf16";
   Random random;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < num_cases(60); ++i) {
     const std::int64_t k = random.integer(1, i % 6 == 0 ? 5000 : 600);
     Case c = make_case(random, random.integer(1, 2), random.integer(1, 100), random.integer(1, 130),
                        k, random_leaves(random, k), i % 2 == 0);
@@ -652,7 +653,7 @@ TEST(GemmOfBf16, UnitsAgreeWhereNothingIsSubnormal) {
   Random random;
   float x = 0;
   float y = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < num_cases(1000); ++i) {
     const bfloat16 a(random.value(false));
     const bfloat16 b(static_cast<float>(random.integer(1, 100)));
     if (std::abs(static_cast<float>(a)) < 1e-20F && a != 0.0F) continue;

@@ -1,0 +1,16 @@
+// Builds with a sanitizer take ten times as long to run.
+#pragma once
+
+namespace tessera {
+
+/// Whether this is a build with AddressSanitizer or ThreadSanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+/// How many random cases a test tries that tries `count` of them in other builds.
+constexpr int num_cases(int count) { return kIsSanitized ? (count + 4) / 5 : count; }
+
+}  // namespace tessera
