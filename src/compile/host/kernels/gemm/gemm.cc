@@ -26,6 +26,7 @@ constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: 
 constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
 constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
 constexpr std::int64_t kLongestOfFew = 1536;     // the same for few rows: both operands in place
+constexpr std::int64_t kFloatsOfFew = 256;       // of L2 for each k of few rows
 constexpr std::int64_t kFewTiles = 8;            // rows that are few
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
@@ -249,8 +250,9 @@ void GemmPlan::State::choose_chunks() {
   // its products counts there.
   const bool is_few = unit.reads_in_place && !b_in_place && !a_in_place && !quads && !has_lanes &&
                       rows <= kFewTiles * tile_rows && has_whole_vectors();
+  const std::int64_t of_few = std::max(l2_floats() / kFloatsOfFew, kShortestChunk);
   const std::int64_t most = unit.block > 1 ? kLongestOfBlocks
-                            : is_few       ? std::min(in_panels, kLongestOfFew)
+                            : is_few       ? std::min({in_panels, of_few, kLongestOfFew})
                                            : std::min({in_tile, in_panels, longest});
   tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
   for (const Chunk& chunk : tree.chunks) {

@@ -14,6 +14,7 @@ using gemm::Range;
 constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
 
 constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
+constexpr std::int64_t kEnoughRows = 5;  // of a tile, to have more products in flight than wait
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -26,12 +27,12 @@ void permute(std::vector<T>& values, const std::vector<std::int64_t>& order, std
 }
 
 // Cuts rows that are equally spaced into tiles of at most `most` rows: of equal size if that takes
-// at most twice as many.
+// at most twice as many and leaves them enough rows.
 void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& starts) {
   const std::int64_t fewest = gemm::ceil_div(run.size(), most);
   std::int64_t tiles = fewest;
   while (tiles < 2 * fewest && run.size() % tiles != 0) ++tiles;
-  if (run.size() % tiles != 0) tiles = fewest;
+  if (run.size() % tiles != 0 || run.size() / tiles < kEnoughRows) tiles = fewest;
   for (std::int64_t t = 0; t < tiles; ++t) starts.push_back(run.begin + run.size() * t / tiles);
 }
 

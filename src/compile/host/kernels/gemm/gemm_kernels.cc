@@ -9,7 +9,6 @@
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack-inl.h"
-#include "compile/host/kernels/gemm/gemm_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,9 +29,6 @@ const Kernels& table() {
   return kTable;
 }
 
-RowsKernels rows() { return rows_kernels<FloatColumns, FusedProduct>(); }
-RowsKernels terms() { return term_kernels<FloatTerms, FusedProduct>(); }
-
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -40,13 +36,8 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels::gemm {
 
 HWY_EXPORT(table);
-HWY_EXPORT(rows);
-HWY_EXPORT(terms);
 
 const Kernels& kernels() { return HWY_DYNAMIC_DISPATCH(table)(); }
-
-RowsKernels rows_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(rows)(); }
-RowsKernels term_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(terms)(); }
 
 Unit unit_of_f32() {
   return {.kernels = &kernels(),

@@ -140,6 +140,7 @@ void sum_rows(const RowsArgs& args) {
 // --- B with adjacent k: a vector of columns is transposed in registers
 
 inline constexpr std::int64_t kBytesAhead = 5 * kLineBytes;  // of each column, prefetched
+inline constexpr std::int64_t kCompetingBytes = 4096;  // between columns in the same set of L1
 
 // Floats. A block has 16 bytes of each column.
 struct FloatTerms {
@@ -230,12 +231,22 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   store_sums<kRows, kVecs>(args, column, acc);
 }
 
+// Whether all columns need the same set of L1, which holds a line of only a few of them.
+template <class T>
+bool do_columns_compete(const RowsArgs& args) {
+  if (args.columns < 2) return false;
+  const std::int64_t apart = args.b_outer[1] - args.b_outer[0];
+  return (apart & -apart) * static_cast<std::int64_t>(sizeof(T)) >= kCompetingBytes;
+}
+
 template <class Source, class Product, int kRows>
 void sum_rows_of_terms(const RowsArgs& args) {
+  const bool is_narrow = do_columns_compete<typename Source::T>(args);
   std::int64_t column = 0;
-  for (; column + kLanes < args.columns; column += 2 * kLanes)
+  for (; !is_narrow && column + kLanes < args.columns; column += 2 * kLanes)
     sum_terms<Source, Product, kRows, 2>(args, column);
-  if (column < args.columns) sum_terms<Source, Product, kRows, 1>(args, column);
+  for (; column < args.columns; column += kLanes)
+    sum_terms<Source, Product, kRows, 1>(args, column);
 }
 
 template <class Source, class Product>

@@ -4,9 +4,38 @@
 #include <bit>
 #include <cstring>
 
-#include "compile/host/kernels/gemm/gemm_plan.h"
+#include "compile/host/kernels/targets.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compile/host/kernels/gemm/gemm_rows.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h must come first.
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/gemm/gemm_plan.h"
+#include "compile/host/kernels/gemm/gemm_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::gemm::HWY_NAMESPACE {
+
+RowsKernels rows() { return rows_kernels<FloatColumns, FusedProduct>(); }
+RowsKernels terms() { return term_kernels<FloatTerms, FusedProduct>(); }
+
+}  // namespace tessera::kernels::gemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace tessera::kernels {
+
+namespace gemm {
+
+HWY_EXPORT(rows);
+HWY_EXPORT(terms);
+
+RowsKernels rows_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(rows)(); }
+RowsKernels term_kernels_of_f32() { return HWY_DYNAMIC_DISPATCH(terms)(); }
+
+}  // namespace gemm
 
 namespace {
 
@@ -240,3 +269,4 @@ void GemmPlan::State::run_few_rows(std::span<const void* const> a, std::span<con
 }
 
 }  // namespace tessera::kernels
+#endif  // HWY_ONCE

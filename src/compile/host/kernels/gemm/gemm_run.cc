@@ -1,6 +1,5 @@
 // Runs a part of a matrix product: packs operands and calls the tile kernels.
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
@@ -173,6 +172,7 @@ PartRun::PartRun(const State& state, int part) : s_(state) {
 }
 
 Range PartRun::piece_of_rows(const Range& rows, std::int64_t i, std::int64_t n) const {
+  if (n == 1) return rows;
   if (!s_.a_by_table()) return rows.piece(i, n, s_.tile_rows);
   const Range tiles = Range{tile_at(rows.begin), tile_at(rows.end)}.piece(i, n);
   const std::int64_t in_product = std::ssize(s_.tile_starts) - 1;
@@ -582,15 +582,14 @@ void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const v
     run.begin(a, b, c, scratch);
     scratch += run.scratch_floats();
   }
-  std::vector<std::size_t> left(runs.size());
-  std::iota(left.begin(), left.end(), std::size_t{0});
-  while (!left.empty()) {
-    const auto behind = std::min_element(
-        left.begin(), left.end(),
-        [&](std::size_t x, std::size_t y) { return runs[x].progress() < runs[y].progress(); });
-    const State& state = *states[*behind];
+  std::vector<double> progress(runs.size());
+  const auto behind = [&] { return std::min_element(progress.begin(), progress.end()); };
+  for (auto least = behind(); least != progress.end() && *least < 1; least = behind()) {
+    const auto i = static_cast<std::size_t>(least - progress.begin());
+    const State& state = *states[i];
     if (state.unit.begin != nullptr) state.unit.begin(state.block);
-    if (!runs[*behind].next()) left.erase(behind);
+    runs[i].next();
+    *least = runs[i].progress();
     if (state.unit.end != nullptr) state.unit.end();
   }
 }

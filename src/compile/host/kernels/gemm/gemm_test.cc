@@ -348,6 +348,23 @@ TEST(Gemm, FewRows) {
   }
 }
 
+// Few rows, and columns whose terms are adjacent: some distances let the columns compete for the
+// cache.
+Case make_columns_apart(Random& random, std::int64_t apart) {
+  const std::int64_t n = random.integer(1, 70), k = random.integer(256, apart);
+  Case c =
+      make_case(random, 1, random.integer(1, 4), n, k, even_leaves(k, random.integer(1, 8)), false);
+  c.problem.b = {{0}, steps(n, apart), steps(k, 1)};
+  c.b = random.values(n * apart, false);
+  return c;
+}
+
+TEST(Gemm, FewRowsOfColumnsApart) {
+  Random random;
+  for (int i = 0; i < 40; ++i)
+    expect_exact(make_columns_apart(random, i % 2 == 0 ? 1024 : 1000), random);
+}
+
 // Rows or columns come in three groups, unequally far apart, and are read in place.
 TEST(Gemm, GroupsOfRowsAndColumns) {
   Random random;
@@ -571,6 +588,12 @@ TEST(GemmOfBf16, SumsOfSeveralChunks) {
                    random);
     }
   }
+}
+
+TEST(GemmOfBf16, FewRowsOfColumnsApart) {
+  Random random;
+  for (int i = 0; i < 40; ++i)
+    expect_exact(NarrowCase(make_columns_apart(random, i % 2 == 0 ? 2048 : 1000)), random);
 }
 
 TEST(GemmOfBf16, EmptyOperandsAndLeaves) {
