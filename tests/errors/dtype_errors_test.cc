@@ -204,7 +204,7 @@ TEST(DtypeErrors, DoublesOnTheHost) {
   const ir::Function function = ir::parse(
       "function f[mesh=\"data=2\", grains=8](%0: f64[4,1,8]<{},{},{}>) {\n"
       "  %1: f64[4,1,8]<{},{},{}>, %2: f64[4,1]<{},{}> = attention[after=-1, before=-1, "
-      "has_bias=false, has_lengths=false, scale=1.0] %0, %0, %0\n"
+      "drop_rate=0.0, has_bias=false, has_lengths=false, scale=1.0] %0, %0, %0\n"
       "  return %1\n}\n");
   const compile::CompileOptions options{.is_donated = {false}, .output_alias = {-1}};
   EXPECT_EQ(caught([&] { compile::compile(function, options); }).text,
