@@ -1,18 +1,14 @@
 // Archives of stored files, and the two kinds of files that are such archives.
 #include <zlib.h>
 
+#include "data/little_endian.h"
 #include "foreign/write.h"
 
 namespace tessera::foreign {
 
-namespace {
+using data::little_endian;
 
-/// The lowest `count` bytes, little-endian.
-std::string little_endian(std::uint64_t value, int count) {
-  std::string bytes;
-  for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
-  return bytes;
-}
+namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
