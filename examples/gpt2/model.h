@@ -19,12 +19,13 @@ struct Config {
   std::int64_t heads = 12;
   std::int64_t layers = 12;
   Activation activation = Activation::gelu_tanh;
-  double epsilon = 1e-5;        // of the norms
-  double deviation = 0.02;      // of initial kernels and embeddings
-  bool is_tied = true;          // the head is the token embedding
-  double dropout = 0;           // in training, of embeddings and of what blocks add
-  DType dtype = DType::f32;     // of activations; parameters are f32
-  std::optional<int> end = {};  // the token that ends a text
+  double epsilon = 1e-5;         // of the norms
+  double deviation = 0.02;       // of initial kernels and embeddings
+  bool is_tied = true;           // the head is the token embedding
+  double dropout = 0;            // in training, of embeddings and of what blocks add
+  double attention_dropout = 0;  // in training, of the probabilities of attention
+  DType dtype = DType::f32;      // of activations; parameters are f32
+  std::optional<int> end = {};   // the token that ends a text
 };
 
 inline nn::AttentionOptions attention_options(const Config& c) {
@@ -32,7 +33,8 @@ inline nn::AttentionOptions attention_options(const Config& c) {
           .features = c.features,
           .is_causal = true,
           .kernel_init = nn::init::normal(c.deviation),
-          .dtype = c.dtype};
+          .dtype = c.dtype,
+          .dropout = c.attention_dropout};
 }
 
 inline nn::Dense dense(const nn::Scope& scope, std::int64_t inputs, std::int64_t features,
@@ -77,7 +79,7 @@ struct Block {
   }
   Array mlp(const Array& x) const { return down(activate(activation, up(norm_mlp(x)))); }
   Array operator()(const Array& x, const nn::Mode& mode) const {
-    const Array y = x + dropout_attention(attention(normed(x)), mode);
+    const Array y = x + dropout_attention(attention(normed(x), mode), mode);
     return y + dropout_mlp(mlp(y), mode);
   }
   Array operator()(const Array& x, nn::AttentionCache& cache) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tessera/ops.h>
+#include <tessera/random.h>
 #include <tessera/tree.h>
 
 namespace TESSERA_EXPORT tessera {
@@ -152,6 +153,13 @@ Array resize(Operand x, Shape shape, ResizeMethod method = ResizeMethod::linear,
 
 // --- attention
 
+/// Dropout of probabilities: each becomes 0 with probability `rate`, otherwise p / (1 - rate). Row
+/// b of split_data(key, b) draws those of element b of the batch, as bernoulli does of [H,T,S].
+struct AttentionDropout {
+  double rate;  // 0 <= rate < 1
+  Key key;
+};
+
 /// Which keys a query sees, and what is added to its scores. Positions count from 0 in both q and
 /// k, also where their lengths differ. Keys that no query of a block sees cost nothing.
 struct AttentionMask {
@@ -164,6 +172,7 @@ struct AttentionMask {
   /// Added to the scores: [batch.., heads, T, S], where any size may be 1. f32.
   std::optional<Array> bias = {};
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
+  std::optional<AttentionDropout> dropout = {};
 };
 
 /// softmax(scale q k^T + bias) v: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E] ->

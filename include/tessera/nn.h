@@ -7,7 +7,6 @@
 //     TESSERA_MODULE(up, down)
 //   };
 //   Mlp mlp(nn::Scope(Key(42)));
-//
 // The same names and seed give the parameters of Linen, or with Scope::nnx those of NNX.
 #pragma once
 
@@ -177,6 +176,7 @@ struct AttentionOptions {
   Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
   Initializer bias_init = init::zeros();
   std::optional<DType> dtype = {};
+  double dropout = 0;  // in training, the rate at which probabilities are dropped
 };
 
 /// Keys and values of earlier positions. A step that donates them writes them in place.
@@ -193,15 +193,16 @@ struct SelfAttention {
   std::optional<Param> query_bias, key_bias, value_bias, out_bias;
   bool is_causal;
   std::optional<DType> dtype;
+  std::optional<Dropout> dropout;  // of probabilities
   /// Throws UserError if num_heads does not divide the features.
   SelfAttention(const Scope& scope, const AttentionOptions& options,
                 std::source_location where = std::source_location::current());
-  Array operator()(Operand x) const;
+  Array operator()(Operand x, const Mode& mode = Mode::eval()) const;
   /// For positions that follow those in the cache, which then has them too. Needs is_causal.
   Array operator()(Operand x, AttentionCache& cache) const;
   TESSERA_COPYABLE(SelfAttention);
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
-                 dtype)
+                 dtype, dropout)
 };
 
 /// Layers and functions of one array, such as relu, one after the other. Layers that take a Mode
@@ -261,7 +262,6 @@ Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&.
 }
 
 // --- Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features])
-
 struct SimpleCell {
   Dense input, hidden;
   SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features);

@@ -8,6 +8,7 @@
 #include "checkpoint/read_tile.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/save.h"
+#include "data/npy_file.h"
 #include "foreign/write.h"
 
 namespace tessera::checkpoint {
@@ -96,10 +97,7 @@ void export_safetensors(const Export& work, std::int64_t file_bytes) {
 // --- Orbax: Zarr arrays of one chunk each, and _METADATA with the tree
 
 const char* zarr_name(DType dtype) {
-  static constexpr const char* kNames[] = {"|b1", "|i1", "<i2", "<i4",      "<i8", "|u1", "<u2",
-                                           "<u4", "<u8", "<f2", "bfloat16", "<f4", "<f8"};
-  static_assert(std::size(kNames) == std::size(kAllDTypes));
-  return kNames[static_cast<std::size_t>(dtype)];
+  return dtype == DType::bf16 ? "bfloat16" : data::npy_type(dtype);
 }
 
 std::vector<std::string> keys_of(const std::string& path) {

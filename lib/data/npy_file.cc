@@ -106,12 +106,14 @@ class HeaderParser {
   const NpyReader& reader_;
 };
 
-constexpr std::pair<std::string_view, DType> kTypes[] = {
-    {"|b1", DType::boolean}, {"|i1", DType::i8},  {"<i2", DType::i16}, {"<i4", DType::i32},
-    {"<i8", DType::i64},     {"|u1", DType::u8},  {"<u2", DType::u16}, {"<u4", DType::u32},
-    {"<u8", DType::u64},     {"<f2", DType::f16}, {"<f4", DType::f32}, {"<f8", DType::f64}};
-
 }  // namespace
+
+const char* npy_type(DType dtype) {
+  static constexpr const char* kTypes[] = {"|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2",
+                                           "<u4", "<u8", "<f2", "|V2", "<f4", "<f8"};
+  static_assert(std::size(kTypes) == std::size(kAllDTypes));
+  return kTypes[static_cast<std::size_t>(dtype)];
+}
 
 NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader) {
@@ -127,36 +129,35 @@ Array read_npy(const std::string& path) {
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "
                       "other types"};
-    for (const auto& [name, dtype] : kTypes) all.types.push_back(name);
+    for (const DType dtype : kAllDTypes) {
+      if (dtype != DType::bf16) all.types.push_back(npy_type(dtype));
+    }
     return all;
   }();
   const std::vector<std::uint8_t> bytes =
       read_file(path, "npy", "a readable .npy file", "check the path");
   const NpyHeader header = npy_header(bytes, path, reader);
-  const auto* const type =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const auto& each) { return each.first == header.type; });
+  const DType dtype = *std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
+                                    [&](DType each) { return npy_type(each) == header.type; });
   return make_array_from_callback(
-      {type->second, header.shape}, NamedSharding(),
+      {dtype, header.shape}, NamedSharding(),
       [&](const std::vector<IndexRange>& /*whole*/, std::span<std::byte> elements) {
         // A bool of NumPy is a byte that is 0 or 1.
         for (std::size_t i = 0; i < elements.size(); ++i) {
           const std::uint8_t byte = bytes[header.begin + i];
-          elements[i] = std::byte{type->second == DType::boolean ? std::uint8_t{byte != 0} : byte};
+          elements[i] = std::byte{dtype == DType::boolean ? std::uint8_t{byte != 0} : byte};
         }
       });
 }
 
 std::string npy_bytes(const Array& array) {
   const Array x = array.dtype() == DType::bf16 ? astype(array, DType::f32) : array;
-  const auto* const type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                        [&](const auto& each) { return each.second == x.dtype(); });
   std::string shape;  // a tuple of Python: (4, 3), (5,), ()
   for (const std::int64_t size : x.shape()) {
     shape += (shape.empty() ? "" : ", ") + std::to_string(size);
   }
   if (x.rank() == 1) shape += ",";
-  std::string header = "{'descr': '" + std::string(type->first) +
+  std::string header = "{'descr': '" + std::string(npy_type(x.dtype())) +
                        "', 'fortran_order': False, 'shape': (" + shape + "), }";
   // The elements begin at a multiple of 64 bytes, behind a line break.
   constexpr std::size_t kBefore = kNpyMagic.size() + 4;

@@ -30,6 +30,10 @@ struct NpyReader {
 NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader);
 
+/// The type of elements in a header, "<f4"; bf16, which NumPy does not have, is "|V2", as ml_dtypes
+/// stores it.
+const char* npy_type(DType dtype);
+
 // Exported, because the command uses them.
 
 /// The array in a file of bools, i32, u32, f32 or f64. Throws UserError.

@@ -21,8 +21,12 @@ struct Tensor {
   Bytes elements;  // row-major, little-endian
 };
 
+/// float32, int64, ...: as NumPy, and PyTorch but for bool, write it.
+const char* numpy_name(DType dtype);
+/// PyTorch's class of storages; nullptr where there is none, and files have the dtype instead.
+const char* storage_name(DType dtype);
 /// Bytes of an element; 0 for a dtype that is not known.
-std::size_t element_bytes(std::string_view dtype);
+std::size_t element_bytes(const std::string& dtype);
 /// The bytes of the elements of an array. Throws BadText if there are 2^62 or more.
 std::size_t elements_bytes(const std::string& dtype, const Shape& shape);
 

@@ -15,14 +15,9 @@
 
 namespace tessera::foreign {
 
-std::size_t element_bytes(std::string_view dtype) {
-  constexpr std::pair<const char*, std::size_t> kSizes[] = {
-      {"BOOL", 1}, {"I8", 1},  {"U8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2}, {"BF16", 2},
-      {"I32", 4},  {"U32", 4}, {"F32", 4}, {"I64", 8}, {"U64", 8}, {"F64", 8}};
-  for (const auto& [name, bytes] : kSizes) {
-    if (dtype == name) return bytes;
-  }
-  return 0;
+std::size_t element_bytes(const std::string& dtype) {
+  const std::optional<DType> known = checkpoint::find_safetensors_dtype(dtype);
+  return known ? size_bytes(*known) : 0;
 }
 
 std::size_t elements_bytes(const std::string& dtype, const Shape& shape) {
@@ -41,26 +36,25 @@ std::size_t elements_bytes(const std::string& dtype, const Shape& shape) {
 }
 
 std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path) {
-  constexpr std::pair<std::string_view, const char*> kTypes[] = {
-      {"|b1", "BOOL"}, {"|i1", "I8"},  {"|u1", "U8"},   {"<i2", "I16"}, {"<u2", "U16"},
-      {"<f2", "F16"},  {"<i4", "I32"}, {"<u4", "U32"},  {"<f4", "F32"}, {"<i8", "I64"},
-      {"<u8", "U64"},  {"<f8", "F64"}, {"|V2", "BF16"}, {"<V2", "BF16"}};  // as ml_dtypes stores it
-  data::NpyReader reader{.types = {},
+  data::NpyReader reader{.types = {"<V2"},  // another name of bf16
                          .least_rank = 0,
                          .takes_empty = true,
                          .wanted = "row-major arrays of numbers",
                          .cure = "save copies of the arrays: np.ascontiguousarray(x)"};
-  for (const auto& [type, dtype] : kTypes) reader.types.push_back(type);
+  for (const DType dtype : kAllDTypes) reader.types.push_back(data::npy_type(dtype));
   std::vector<Tensor> tensors;
   for (ZipEntry& entry : entries) {
     if (!entry.name.ends_with(".npy")) continue;
     const data::NpyHeader header = data::npy_header(entry.bytes, path + "/" + entry.name, reader);
-    const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                    [&](const auto& item) { return item.first == header.type; });
+    const auto* dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes), [&](DType each) {
+      return data::npy_type(each) == header.type;
+    });
+    if (dtype == std::end(kAllDTypes))
+      dtype = std::find(std::begin(kAllDTypes), dtype, DType::bf16);
     entry.bytes.erase(entry.bytes.begin(),
                       entry.bytes.begin() + static_cast<std::ptrdiff_t>(header.begin));
     tensors.push_back({.name = entry.name.substr(0, entry.name.size() - 4),
-                       .dtype = type->second,
+                       .dtype = checkpoint::safetensors_name(*dtype),
                        .shape = header.shape,
                        .elements = std::move(entry.bytes)});
   }

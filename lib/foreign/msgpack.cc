@@ -7,6 +7,14 @@
 
 namespace tessera::foreign {
 
+const char* numpy_name(DType dtype) {
+  static constexpr const char* kNames[] = {"bool",     "int8",    "int16",  "int32",  "int64",
+                                           "uint8",    "uint16",  "uint32", "uint64", "float16",
+                                           "bfloat16", "float32", "float64"};
+  static_assert(std::size(kNames) == std::size(kAllDTypes));
+  return kNames[static_cast<std::size_t>(dtype)];
+}
+
 namespace {
 
 using checkpoint::BadText;
@@ -16,13 +24,8 @@ constexpr std::uint8_t kArrayExtension = 1;
 
 /// The name in safetensors files of a dtype of NumPy; the name itself if there is none.
 std::string dtype_of_numpy(const std::string& name) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"bool", "BOOL"},  {"int8", "I8"},     {"uint8", "U8"},      {"int16", "I16"},
-      {"uint16", "U16"}, {"int32", "I32"},   {"uint32", "U32"},    {"int64", "I64"},
-      {"uint64", "U64"}, {"float16", "F16"}, {"bfloat16", "BF16"}, {"float32", "F32"},
-      {"float64", "F64"}};
-  for (const auto& [numpy, known] : kNames) {
-    if (name == numpy) return known;
+  for (const DType dtype : kAllDTypes) {
+    if (name == numpy_name(dtype)) return checkpoint::safetensors_name(dtype);
   }
   return name;
 }

@@ -10,6 +10,15 @@
 
 namespace tessera::foreign {
 
+const char* storage_name(DType dtype) {
+  static constexpr const char* kNames[] = {
+      "BoolStorage",     "CharStorage",  "ShortStorage", "IntStorage", "LongStorage",
+      "ByteStorage",     nullptr,        nullptr,        nullptr,      "HalfStorage",
+      "BFloat16Storage", "FloatStorage", "DoubleStorage"};
+  static_assert(std::size(kNames) == std::size(kAllDTypes));
+  return kNames[static_cast<std::size_t>(dtype)];
+}
+
 namespace {
 
 using checkpoint::BadText;
@@ -34,23 +43,22 @@ struct Value {
 using Kind = Value::Kind;
 
 std::string dtype_of_storage(const std::string& name) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"FloatStorage", "F32"}, {"DoubleStorage", "F64"},    {"HalfStorage", "F16"},
-      {"LongStorage", "I64"},  {"BFloat16Storage", "BF16"}, {"IntStorage", "I32"},
-      {"ShortStorage", "I16"}, {"CharStorage", "I8"},       {"ByteStorage", "U8"},
-      {"BoolStorage", "BOOL"}};
-  for (const auto& [torch, known] : kNames) {
-    if (name == std::string("torch ") + torch) return known;
+  for (const DType dtype : kAllDTypes) {
+    const char* const storage = storage_name(dtype);
+    if (storage != nullptr && name == std::string("torch ") + storage) {
+      return checkpoint::safetensors_name(dtype);
+    }
   }
   return name.substr(name.find(' ') + 1);
 }
 
 /// `torch uint16` -> U16; other names as they are.
 std::string dtype_named(const std::string& name) {
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"torch uint16", "U16"}, {"torch uint32", "U32"}, {"torch uint64", "U64"}};
-  for (const auto& [torch, known] : kNames) {
-    if (name == torch) return known;
+  for (const DType dtype : kAllDTypes) {
+    const bool has_name = storage_name(dtype) == nullptr;
+    if (has_name && name == std::string("torch ") + numpy_name(dtype)) {
+      return checkpoint::safetensors_name(dtype);
+    }
   }
   return name.substr(name.find(' ') + 1);
 }

@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 
+#include "foreign/foreign.h"
 #include "foreign/write.h"
 
 namespace tessera::foreign {
@@ -21,14 +22,6 @@ std::string number(std::uint64_t value, int count) {
 
 std::string map_of(std::size_t size) { return "\xdf" + number(size, 4); }
 std::string text_of(const std::string& text) { return "\xdb" + number(text.size(), 4) + text; }
-
-const char* dtype_name(DType dtype) {
-  static constexpr const char* kNames[] = {"bool",     "int8",    "int16",  "int32",  "int64",
-                                           "uint8",    "uint16",  "uint32", "uint64", "float16",
-                                           "bfloat16", "float32", "float64"};
-  static_assert(std::size(kNames) == std::size(kAllDTypes));
-  return kNames[static_cast<std::size_t>(dtype)];
-}
 
 /// An array, or a map of what lies below.
 struct Tree {
@@ -69,7 +62,7 @@ void write_array(const Source& source, const Append& append) {
   for (const std::int64_t size : source.type.shape) {
     before += "\xcf" + number(static_cast<std::uint64_t>(size), 8);
   }
-  before += text_of(dtype_name(source.type.dtype)) + "\xc6" + number(elements.size(), 4);
+  before += text_of(numpy_name(source.type.dtype)) + "\xc6" + number(elements.size(), 4);
   const std::size_t bytes = before.size() + elements.size();
   if (bytes > std::numeric_limits<std::uint32_t>::max()) {
     fail(source.name + ": " + to_string(source.type), "arrays of less than 4 GiB");

@@ -1,18 +1,16 @@
 // Archives of stored files, and the two kinds of files that are such archives.
 #include <zlib.h>
 
+#include "data/little_endian.h"
+#include "data/npy_file.h"
+#include "foreign/foreign.h"
 #include "foreign/write.h"
 
 namespace tessera::foreign {
 
-namespace {
+using data::little_endian;
 
-/// The lowest `count` bytes, little-endian.
-std::string little_endian(std::uint64_t value, int count) {
-  std::string bytes;
-  for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
-  return bytes;
-}
+namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -86,17 +84,10 @@ void ZipWriter::finish() {
 
 namespace {
 
-const char* numpy_name(DType dtype) {
-  static constexpr const char* kNames[] = {"|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2",
-                                           "<u4", "<u8", "<f2", "|V2", "<f4", "<f8"};
-  static_assert(std::size(kNames) == std::size(kAllDTypes));
-  return kNames[static_cast<std::size_t>(dtype)];
-}
-
 std::string npy_header(const Type& type) {
   std::string shape;
   for (const std::int64_t size : type.shape) shape += std::to_string(size) + ", ";
-  std::string text = "{'descr': '" + std::string(numpy_name(type.dtype)) +
+  std::string text = "{'descr': '" + std::string(data::npy_type(type.dtype)) +
                      "', 'fortran_order': False, 'shape': (" + shape + "), }";
   constexpr std::size_t kBefore = 10;
   text.append(63 - (text.size() + kBefore) % 64, ' ');
@@ -123,21 +114,6 @@ void write_npz(const Sources& sources, const Append& append) {
 // --- torch.save
 
 namespace {
-
-/// The class of storages of a dtype; nullptr where there is none, and the dtype is written instead.
-const char* storage_name(DType dtype) {
-  static constexpr const char* kNames[] = {
-      "BoolStorage",     "CharStorage",  "ShortStorage", "IntStorage", "LongStorage",
-      "ByteStorage",     nullptr,        nullptr,        nullptr,      "HalfStorage",
-      "BFloat16Storage", "FloatStorage", "DoubleStorage"};
-  static_assert(std::size(kNames) == std::size(kAllDTypes));
-  return kNames[static_cast<std::size_t>(dtype)];
-}
-
-const char* torch_dtype(DType dtype) {
-  if (dtype == DType::u16) return "uint16";
-  return dtype == DType::u32 ? "uint32" : "uint64";
-}
 
 /// Values in the language of pickles, protocol 2.
 std::string pickled(const std::string& text) { return "X" + little_endian(text.size(), 4) + text; }
@@ -170,7 +146,7 @@ std::string pickled_tensor(const Type& type, std::size_t index) {
   const std::string no_hooks = global("collections", "OrderedDict") + ")R";
   std::string arguments = id + pickled(std::int64_t{0}) + tuple(type.shape) + tuple(strides) +
                           std::string("\x89") + no_hooks;
-  if (storage == nullptr) arguments += global("torch", torch_dtype(type.dtype));
+  if (storage == nullptr) arguments += global("torch", numpy_name(type.dtype));
   const char* const maker = storage != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3";
   return global("torch._utils", maker) + tuple(arguments) + "R";
 }

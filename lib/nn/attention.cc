@@ -42,6 +42,7 @@ SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
   out = child.param("kernel", init::flattened(o.kernel_init, all, o.features),
                     {o.num_heads, width, o.features});
   if (o.use_bias) out_bias = child.param("bias", o.bias_init, {o.features});
+  if (o.dropout != 0) dropout = Dropout(scope, o.dropout, where);
 }
 
 namespace {
@@ -109,10 +110,14 @@ AttentionMask mask_of(const Array& before, const Array& keys, std::int64_t queri
 
 }  // namespace
 
-Array SelfAttention::operator()(Operand x) const {
+Array SelfAttention::operator()(Operand x, const Mode& mode) const {
   const CallScope call(x.where);
   const Heads heads = heads_of(*this, x.array);
-  return joined(*this, dot_product_attention(heads.query, heads.key, heads.value, is_causal));
+  AttentionMask mask{.is_causal = is_causal};
+  if (dropout && mode.dropout_key) {
+    mask.dropout = AttentionDropout{dropout->rate, dropout->fold(*mode.dropout_key)};
+  }
+  return joined(*this, attention(heads.query, heads.key, heads.value, mask));
 }
 
 AttentionCache::AttentionCache(std::int64_t batch, std::int64_t capacity,

@@ -81,6 +81,29 @@ TEST(AttentionCache, GivesTheSameBitsOnMeshes) {
   }
 }
 
+TEST(SelfAttention, DropsProbabilitiesInTraining) {
+  AttentionOptions options = causal();
+  options.dropout = 0.4;
+  const Array x = input(3, 9);
+  const SelfAttention layer(Scope(Key(1)), options);
+  const SelfAttention without(Scope(Key(1)), causal());
+  EXPECT_TRUE(array_equal(layer(x), without(x)));
+  EXPECT_TRUE(array_equal(layer(x, Mode::train()), without(x)));
+  const Array y = layer(x, Mode::train(Key(5)));
+  // What the layer does after its projections.
+  const auto project = [&](const Param& kernel, const Param& bias) {
+    return einsum("btf,fhd->bthd", x, kernel) + bias;
+  };
+  const Array attended =
+      attention(project(layer.query, *layer.query_bias), project(layer.key, *layer.key_bias),
+                project(layer.value, *layer.value_bias),
+                {.is_causal = true, .dropout = AttentionDropout{0.4, layer.dropout->fold(Key(5))}});
+  const Array wanted = einsum("bthd,hdf->btf", attended, layer.out) + *layer.out_bias;
+  EXPECT_LT(largest_difference(y, wanted), 2e-6);
+  EXPECT_GT(largest_difference(y, without(x)), 1e-2);
+  EXPECT_GT(largest_difference(y, layer(x, Mode::train(Key(6)))), 1e-2);
+}
+
 TEST(AttentionCache, IsWrittenInPlace) {
   const AttentionOptions options{.num_heads = 4, .features = 8, .is_causal = true};
   const SelfAttention layer(Scope(Key(1)), options);

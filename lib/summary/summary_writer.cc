@@ -12,6 +12,8 @@
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
+#include "data/little_endian.h"
+
 namespace tessera {
 
 namespace {
@@ -47,16 +49,6 @@ std::uint32_t masked_crc(const std::string& bytes) {
   return (crc >> 15U | crc << 17U) + 0xA282EAD8;
 }
 
-/// The bytes of a number, least significant first.
-template <typename T>
-std::string little_endian(T value) {
-  std::string bytes;
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    bytes += static_cast<char>(value >> (8 * i) & 0xFFU);
-  }
-  return bytes;
-}
-
 double seconds_of(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
@@ -83,10 +75,10 @@ struct SummaryWriter::State {
     throw RuntimeFault("cannot write " + path + ": " + std::strerror(errno));
   }
   void write(const std::string& event) {
-    const std::string length = little_endian(static_cast<std::uint64_t>(event.size()));
+    const std::string length = data::little_endian(event.size(), 8);
     errno = 0;
-    file << length << little_endian(masked_crc(length)) << event
-         << little_endian(masked_crc(event));
+    file << length << data::little_endian(masked_crc(length), 4) << event
+         << data::little_endian(masked_crc(event), 4);
     check();
     if (Clock::now() >= flushed + kBetweenFlushes) flush();
   }

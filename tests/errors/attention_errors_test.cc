@@ -81,20 +81,49 @@ TEST(AttentionErrors, WindowOfANegativeSize) {
             "  cure:   count keys from the position of the query");
 }
 
+TEST(AttentionErrors, RateOfOne) {
+  const Array x = ones({4, 1, 8});
+  const AttentionMask mask{.dropout = AttentionDropout{1.0, Key(1)}};
+  const Caught error = caught([&] { attention(x, x, x, mask); });
+  EXPECT_EQ(error.text,
+            "attention: drop_rate = 1\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,1,8], f32[4,1,8], f32[4,1,8], u32[2]\n"
+            "  wanted: 0 <= drop_rate < 1\n"
+            "  cure:   give the probability that a probability is dropped, for example 0.1");
+}
+
+TEST(AttentionErrors, KeysOfAnotherBatch) {
+  const Caught error = caught([&] {
+    ir::parse(
+        "function f[mesh=\"data=2\", grains=8](%0: f32[3,4,1,8], %1: u32[2]) {\n"
+        "  %2: f32[3,4,1,8], %3: f32[3,4,1] = attention[after=-1, before=-1, drop_rate=0.5, "
+        "has_bias=false, has_lengths=false, scale=1.0] %0, %0, %0, %1\n"
+        "  return %2\n}\n");
+  });
+  EXPECT_EQ(error.text,
+            "parse: line 2: attention: the keys of dropout do not match the batch\n"
+            "  found:  f32[3,4,1,8], f32[3,4,1,8], f32[3,4,1,8], u32[2] in "
+            "'%2: f32[3,4,1,8], %3: f32[3,4,1] = attention[after=-1, before=-1, drop_rate=0.5, "
+            "has_bias=false, has_lengths=false, scale=1.0] %0, %0, %0, %1'\n"
+            "  wanted: u32[3,2]\n"
+            "  cure:   give a key for each element of the batch");
+}
+
 TEST(AttentionErrors, CotangentOfAnotherAttention) {
   const Caught error = caught([&] {
     ir::parse(
         "function f[mesh=\"data=2\", grains=8](%0: f32[4,1,8], %1: f32[5,1,8], %2: f32[4,1]) {\n"
-        "  %3: f32[4,1,8] = attention_grad_q[after=-1, before=-1, has_bias=false, "
-        "has_lengths=false, scale=1.0] %0, %1, %1, %1, %2, %2\n"
+        "  %3: f32[4,1,8] = attention_grad_q[after=-1, before=-1, drop_rate=0.0, "
+        "has_bias=false, has_lengths=false, scale=1.0] %0, %1, %1, %1, %2, %2\n"
         "  return %3\n}\n");
   });
   EXPECT_EQ(error.text,
             "parse: line 2: attention_grad_q: the cotangent of the output, lse or delta does not "
             "match the queries\n"
             "  found:  f32[4,1,8], f32[5,1,8], f32[5,1,8], f32[5,1,8], f32[4,1], f32[4,1] in "
-            "'%3: f32[4,1,8] = attention_grad_q[after=-1, before=-1, has_bias=false, "
-            "has_lengths=false, scale=1.0] %0, %1, %1, %1, %2, %2'\n"
+            "'%3: f32[4,1,8] = attention_grad_q[after=-1, before=-1, drop_rate=0.0, "
+            "has_bias=false, has_lengths=false, scale=1.0] %0, %1, %1, %1, %2, %2'\n"
             "  wanted: f32[4,1,8], f32[4,1] and f32[4,1]\n"
             "  cure:   take them from an attention of the same operands");
 }

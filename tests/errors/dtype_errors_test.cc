@@ -4,6 +4,8 @@
 #include <tessera/functions.h>
 #include <tessera/grad.h>
 
+#include "compile/compile.h"
+#include "ir/text.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
@@ -198,13 +200,16 @@ TEST(DtypeErrors, BitsOfFloats) {
 }
 
 TEST(DtypeErrors, DoublesOnTheHost) {
-  const Array x = ones({1, 2, 2, 4}, DType::f64);
-  const auto loss = [](const Array& a) { return sum(max_pool(a, {2, 2})); };
-  const std::string text = caught([&] { grad(loss)(x); }).text;
-  EXPECT_EQ(text.substr(0, text.find("  where:")),
-            "find_in_windows: the host engine does not compute it in f64\n");
-  EXPECT_EQ(text.substr(text.find("  found:")),
-            "  found:  f64[1,2,2,4]\n"
+  // tessera::attention composes what its op does not compute.
+  const ir::Function function = ir::parse(
+      "function f[mesh=\"data=2\", grains=8](%0: f64[4,1,8]<{},{},{}>) {\n"
+      "  %1: f64[4,1,8]<{},{},{}>, %2: f64[4,1]<{},{}> = attention[after=-1, before=-1, "
+      "drop_rate=0.0, has_bias=false, has_lengths=false, scale=1.0] %0, %0, %0\n"
+      "  return %1\n}\n");
+  const compile::CompileOptions options{.is_donated = {false}, .output_alias = {-1}};
+  EXPECT_EQ(caught([&] { compile::compile(function, options); }).text,
+            "attention: the host engine does not compute it in f64\n"
+            "  found:  f64[4,1,8]\n"
             "  wanted: f32, bf16 or f16\n"
             "  cure:   use astype(x, DType::f32), or set_engine(\"reference\")");
 }

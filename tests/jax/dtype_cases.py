@@ -105,6 +105,17 @@ add("conv", lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME",
     images, values(np.dtype("float64"), (3, 3, 3, 4), seed=1), tolerance=1e-12)
 add("max_pool", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1),
                                             "VALID"), images)
+for kind, window, strides, padding in itertools.product(
+        (lax.max, lax.min), ((1, 2, 2, 1), (1, 3, 2, 2)), ((1, 2, 2, 1), (1, 1, 2, 1)),
+        ("VALID", "SAME")):
+    start = -jnp.inf if kind is lax.max else jnp.inf
+    def pooled(x, kind=kind, start=start, window=window, strides=strides, padding=padding):
+        y = lax.reduce_window(x, start, kind, window, strides, padding)
+        return jnp.sum(y * jnp.cos(jnp.arange(y.size)).reshape(y.shape))
+    # Small whole numbers have ties.
+    for number, x in enumerate((images, np.round(images))):
+        add(f"grad_{kind.__name__}_pool_{window}_{strides}_{padding}_{number}", jax.grad(pooled), x,
+            tolerance=1e-13)
 add("linspace", lambda: jnp.linspace(0, 1, 17), tolerance=1e-15)
 add("segment_sum", lambda x: jax.ops.segment_sum(x, jnp.arange(90) % 7, 7), x, tolerance=1e-12)
 

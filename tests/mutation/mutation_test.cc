@@ -137,8 +137,6 @@ const std::map<std::string, std::string>& without_effect() {
   static const std::map<std::string, std::string> reasons = {
       {"reshape: factor 2 passed",
        "it is the result's alone, whose parts come from whole operands"},
-      {"attention: factor 6 passed",
-       "it is the features of v, which do not meet: shards would only write lse several times"},
       {"random_bits: batch rule without a shift of dimensions", "its shape is that of one element"},
       {"axis_index: reference negated", "it is 0 without other elements"},
       {"axis_permute: batch rule without a shift of dimensions", "it names elements, no dimension"},

@@ -50,11 +50,13 @@ Sample draw_sample(Drawn& draw, bool is_gradient) {
   const auto limit = [&] { return draw.one_in(2) ? -1 : draw.integer(0, keys); };
   const bool has_lengths = draw.one_in(3);
   const bool has_bias = draw.one_in(3);
+  const double drop_rate = draw.one_in(2) ? 0.0 : 0.01 * static_cast<double>(draw.integer(1, 90));
   Sample sample{.operands = {{{dtype, with_batch(batch, {queries, heads, depth})}},
                              {{dtype, with_batch(batch, {keys, key_heads, depth})}},
                              {{dtype, with_batch(batch, {keys, key_heads, value_depth})}}},
                 .attributes = {{"after", limit()},
                                {"before", limit()},
+                               {"drop_rate", drop_rate},
                                {"has_bias", has_bias},
                                {"has_lengths", has_lengths},
                                {"scale", 0.25}}};
@@ -71,6 +73,9 @@ Sample draw_sample(Drawn& draw, bool is_gradient) {
   }
   if (has_lengths) {
     sample.operands.push_back({{DType::i32, batch}, -1.0, static_cast<double>(keys + 1)});
+  }
+  if (drop_rate > 0) {
+    sample.operands.push_back({{DType::u32, with_batch(batch, {2})}, 0.0, 4294967295.0});
   }
   return sample;
 }

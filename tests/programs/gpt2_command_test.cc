@@ -128,6 +128,15 @@ TEST_F(Gpt2Commands, DropElementsInTraining) {
   EXPECT_EQ(trained(flags + "--dropout 0.2 --mesh data=2")["params_hash"], run["params_hash"]);
 }
 
+TEST_F(Gpt2Commands, DropProbabilitiesInTraining) {
+  const std::string flags = "--weights " + golden() + " --steps 2 ";
+  const json run = trained(flags + "--attention-dropout 0.3");
+  EXPECT_NE(run["losses"], trained(flags)["losses"]);
+  EXPECT_EQ(run["config"]["attention_dropout"], 0.3);
+  EXPECT_EQ(trained(flags + "--attention-dropout 0.3 --mesh data=2,model=2")["params_hash"],
+            run["params_hash"]);
+}
+
 TEST_F(Gpt2Commands, ResumeWithTheSameBits) {
   const std::string flags =
       "--config " + golden() + " --accumulate 2 --dtype bf16 --recompute-logits ";

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include <tessera/functions.h>
 
 #include "api/operands.h"
+#include "base/drop_rule.h"
 
 namespace tessera {
 
@@ -17,6 +19,7 @@ ir::Attributes attributes_of(const AttentionMask& mask, const Array& q) {
   const double depth = q.rank() == 0 ? 1.0 : static_cast<double>(q.dim(-1));
   return {{"after", mask.is_causal ? std::int64_t{0} : mask.after},
           {"before", mask.before},
+          {"drop_rate", mask.dropout ? mask.dropout->rate : 0.0},
           {"has_bias", mask.bias.has_value()},
           {"has_lengths", mask.lengths.has_value()},
           {"scale", mask.scale.value_or(1.0 / std::sqrt(depth))}};
@@ -47,6 +50,26 @@ Array is_seen(const AttentionMask& mask, std::int64_t queries, std::int64_t keys
   return seen && less(iota(table, 1), lengths);
 }
 
+bool drops(const AttentionMask& mask) { return mask.dropout && mask.dropout->rate != 0; }
+
+/// u32 [batch..,2]: a key for each element of the batch of q [batch..,T,H,D].
+Array dropout_keys(const AttentionMask& mask, const Array& q) {
+  Shape shape = q.shape();
+  shape.resize(shape.size() - std::min<std::size_t>(shape.size(), 3));
+  const Array keys = random::split_data(mask.dropout->key, num_elements(shape));
+  shape.push_back(2);
+  return reshape(keys, shape);
+}
+
+/// Shares [batch..,H,T,S] after dropout.
+Array dropped(const Array& shares, const AttentionMask& mask, const Array& keys) {
+  const Shape& shape = shares.shape();
+  const DropRule rule(mask.dropout->rate);
+  const Array bits =
+      detail::emit("random_bits", {keys}, {{"shape", Shape(shape.end() - 3, shape.end())}});
+  return where(less(shift_right(bits, 9), rule.below), shares * rule.scale, 0);
+}
+
 /// f64 has no kernel without an array of scores.
 Array attention_with_scores(const Array& q, const Array& k, const Array& v,
                             const AttentionMask& mask, double scale) {
@@ -62,7 +85,8 @@ Array attention_with_scores(const Array& q, const Array& k, const Array& v,
   const Array base = where(is_finite(most), most, 0);
   const Array shares = where(seen, exp(where(seen, scores - base, 0)), 0);
   const Array total = sum(shares, -1, keepdims);
-  return heads_first(matmul(shares, values) / where(total > 0, total, 1));
+  const Array kept = drops(mask) ? dropped(shares, mask, dropout_keys(mask, q)) : shares;
+  return heads_first(matmul(kept, values) / where(total > 0, total, 1));
 }
 
 }  // namespace
@@ -74,6 +98,7 @@ Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask) {
                                    as_array(kName, v, dtype)};
     if (mask.bias) operands.push_back(*mask.bias);
     if (mask.lengths) operands.push_back(*mask.lengths);
+    if (drops(mask)) operands.push_back(dropout_keys(mask, operands[0]));
     const ir::Attributes attributes = attributes_of(mask, operands[0]);
     if (dtype != DType::f64) return detail::emit_all(kName, operands, attributes);
     std::vector<Type> types;

@@ -77,6 +77,7 @@ struct SampleMask {
   Shape bias = {};
   Shape lengths = {};
   bool has_lengths = false;
+  double drop_rate = 0;
 };
 
 Sample attention_sample(const Type& q, const Type& k, const Type& v, const SampleMask& mask,
@@ -84,12 +85,17 @@ Sample attention_sample(const Type& q, const Type& k, const Type& v, const Sampl
   Sample sample{.operands = {{q}, {k}, {v}},
                 .attributes = {{"after", mask.after},
                                {"before", mask.before},
+                               {"drop_rate", mask.drop_rate},
                                {"has_bias", !mask.bias.empty()},
                                {"has_lengths", mask.has_lengths},
                                {"scale", scale}}};
   if (!mask.bias.empty()) sample.operands.push_back({f32(mask.bias)});
   if (mask.has_lengths) {
     sample.operands.push_back({i32(mask.lengths), 1.0, static_cast<double>(k.shape.end()[-3])});
+  }
+  if (mask.drop_rate > 0) {
+    const Shape batch(q.shape.begin(), q.shape.end() - 3);
+    sample.operands.push_back({u32(with_batch(batch, {2})), 0.0, 4294967295.0});
   }
   return sample;
 }
@@ -103,6 +109,13 @@ Samples attention_samples() {
       attention_sample(f32({9, 1, 3}), f32({9, 1, 3}), f32({9, 1, 2}), {.before = 2, .after = 1}),
       attention_sample(f32({2, 4, 2, 3}), f32({2, 6, 1, 3}), f32({2, 6, 1, 3}),
                        {.after = 2, .bias = {2, 2, 1, 6}}, -0.7),
+      attention_sample(
+          f32({2, 6, 2, 3}), f32({2, 5, 2, 3}), f32({2, 5, 2, 4}),
+          {.bias = {2, 1, 6, 5}, .lengths = {2}, .has_lengths = true, .drop_rate = 0.4}),
+      attention_sample(f32({4, 2, 3}), f32({600, 1, 3}), f32({600, 1, 2}),
+                       {.after = 590, .drop_rate = 0.75}),
+      attention_sample(bf16({2, 4, 2, 4}), bf16({2, 6, 2, 4}), bf16({2, 6, 2, 4}),
+                       {.after = 0, .drop_rate = 0.1}),
       // Four leaves.
       attention_sample(f32({3, 1, 1}), f32({1030, 1, 1}), f32({1030, 1, 1}),
                        {.before = 700, .after = 1020}),
@@ -122,9 +135,14 @@ const OpRecord attention_op{
         "exponentials, for q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E]; head h "
         "reads head h / (H / K) of k and v. Query i sees the keys from i - before to i + after, "
         "where -1 is no limit, and below the length of its element of the batch. Where a query "
-        "sees no key the output is 0 and lse -inf. The scores are never stored.",
+        "sees no key the output is 0 and lse -inf. If drop_rate is not 0, the shares of keys "
+        "become "
+        "0 where random::bernoulli with 1 - drop_rate is false, otherwise they are divided by 1 - "
+        "drop_rate: keys u32 [batch..,2] give the random bits [H,T,S] of each element of the "
+        "batch. "
+        "The scores are never stored.",
     .source = "jax.nn.dot_product_attention",
-    .attributes = AttributeNames{"after", "before", "has_bias", "has_lengths", "scale"},
+    .attributes = attention_attributes(),
     .types = TypeSet::numbers,
     .shape = attention_shape,
     .vjp = attention_vjp,

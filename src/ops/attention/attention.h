@@ -1,11 +1,13 @@
 // The attention ops: what they have in common, for their records and their lowering.
 //
 // Operands of attention: q [batch.., T, H, D], k [batch.., S, K, D], v [batch.., S, K, E], then a
-// bias [batch.., H, T, S] if `has_bias`, each of whose sizes may be 1, and lengths i32 [batch..] if
-// `has_lengths`. Head h reads head h / (H / K) of k and v. The derivatives take q, k, v, the
-// cotangent of the output [batch.., T, H, E], lse and delta [batch.., T, H], then bias and lengths.
+// bias [batch.., H, T, S] if `has_bias`, each of whose sizes may be 1, lengths i32 [batch..] if
+// `has_lengths`, and keys u32 [batch.., 2] if `drop_rate` is not 0. Head h reads head h / (H / K)
+// of k and v. The derivatives take q, k, v, the cotangent of the output [batch.., T, H, E], lse and
+// delta [batch.., T, H], then bias, lengths and keys of dropout.
 #pragma once
 
+#include "base/drop_rule.h"
 #include "base/key_leaves.h"
 #include "ops/record.h"
 
@@ -29,16 +31,22 @@ AttentionSizes attention_sizes(const std::vector<Type>& operands);
 struct AttentionOperands {
   std::size_t bias = 0;
   std::size_t lengths = 0;
+  std::size_t dropout_keys = 0;
 };
 /// `first` is the number of operands in front of the optional ones: 3, or 6 for derivatives.
 AttentionOperands attention_operands(const Attributes& attributes, std::size_t first);
 
 KeyWindow key_window(const Attributes& attributes);
+/// nullopt if nothing is dropped.
+std::optional<DropRule> drop_rule(const Attributes& attributes);
 
 // --- shared by the files of this folder
 
 inline constexpr std::size_t kAttentionOperands = 3;      // q, k, v
 inline constexpr std::size_t kAttentionGradOperands = 6;  // q, k, v, d_output, lse, delta
+inline AttributeNames attention_attributes() {
+  return {"after", "before", "drop_rate", "has_bias", "has_lengths", "scale"};
+}
 
 /// Checks q, k, v, the bias, the lengths, the attributes and the number of operands.
 AttentionSizes checked_attention(const ShapeContext& c, std::size_t first);

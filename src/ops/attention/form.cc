@@ -23,15 +23,16 @@ std::vector<ValueId> forward(Builder& b, const AttentionScores& scores,
   const ValueId is_empty = compare(b, "eq", sum, zero);
   const ValueId divisor = select(b, is_empty, full_like(b, 1.0, sum), sum);
   const ValueId shares = div(b, p, scores.of_queries(divisor));
-  return {scores.over_keys(shares, scores.of_all_heads(2)), add(b, max, log(b, divisor))};
+  return {scores.over_keys(scores.dropped(shares), scores.of_all_heads(2)),
+          add(b, max, log(b, divisor))};
 }
 
 std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
                               const std::vector<ValueId>& operands, AttentionGradient kind) {
   const ValueId d_output = scores.operand(3);
   const ValueId p = scores.shares(operands[4]);
-  const ValueId e =
-      sub(b, scores.products(d_output, scores.of_all_heads(2)), scores.of_queries(operands[5]));
+  const ValueId products = scores.products(d_output, scores.of_all_heads(2));
+  const ValueId e = sub(b, scores.dropped(products), scores.of_queries(operands[5]));
   const ValueId ds = mul(b, p, e);
   if (kind == AttentionGradient::bias) return {ds};
   std::vector<ValueId> results;
@@ -40,8 +41,19 @@ std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
   }
   if (kind == AttentionGradient::q) return results;
   results.push_back(scores.scaled(scores.over_queries(ds, scores.operand(0))));
-  results.push_back(scores.over_queries(p, d_output));
+  results.push_back(scores.over_queries(scores.dropped(p), d_output));
   return results;
+}
+
+AttentionSizes whole_sizes(hlo::FormContext& c) {
+  std::vector<Type> types;
+  for (const ValueId id : c.equation.operands) types.push_back(c.function.type(id));
+  AttentionSizes s = attention_sizes(types);
+  if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
+    c.fail("dropout of more than 2^32 scores of one element of the batch",
+           "drop nothing, or split the heads into several calls");
+  }
+  return s;
 }
 
 /// Writes what `emit` makes of the tiles that a device holds.
@@ -55,15 +67,19 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
     operands.all.push_back(b.add_input(x.type));
     inputs.push_back(x);
   }
-  const auto start = [&](std::size_t operand) {
-    const std::size_t dim = c.x(operand).type.shape.size() - 3;
+  const auto start = [&](std::size_t operand, std::size_t from_end) {
+    const std::size_t dim = c.x(operand).type.shape.size() - from_end;
     const ValueId id = c.equation.operands[operand];
     if (!c.is_split(id, dim)) return ir::kNoValue;
     inputs.push_back(c.start(id, dim));
     return b.add_input({DType::i32, {}});
   };
-  operands.query_start = start(0);
-  operands.key_start = start(1);
+  operands.query_start = start(0, 3);
+  operands.key_start = start(1, 3);
+  if (drop_rule(c.attributes())) {
+    operands.head_start = start(0, 2);
+    operands.whole = whole_sizes(c);
+  }
   const AttentionScores scores(b, c.attributes(), operands);
   std::vector<ValueId> results = emit(b, scores, operands.all, kind);
   for (std::size_t i = 0; i < results.size(); ++i) {

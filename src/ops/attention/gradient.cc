@@ -82,11 +82,16 @@ Sample sample_of(DType dtype, const AttentionSizes& s, const Attributes& mask,
   if (mask.get<bool>("has_lengths")) {
     sample.operands.push_back({i32(s.batch), 0.0, static_cast<double>(s.keys)});
   }
+  if (mask.get<double>("drop_rate") > 0) {
+    sample.operands.push_back({u32(with_batch(s.batch, {2})), 0.0, 4294967295.0});
+  }
   return sample;
 }
 
-Attributes mask_of(std::int64_t before, std::int64_t after, bool has_lengths = false) {
-  return {{"after", after}, {"before", before}, {"has_lengths", has_lengths}};
+Attributes mask_of(std::int64_t before, std::int64_t after, bool has_lengths = false,
+                   double drop_rate = 0) {
+  return {
+      {"after", after}, {"before", before}, {"drop_rate", drop_rate}, {"has_lengths", has_lengths}};
 }
 
 /// The other two kinds are made of the same parts, so a few samples do.
@@ -97,11 +102,14 @@ Samples grad_samples(Kind kind) {
       sample_of(DType::f32, {{2}, 10, 10, 4, 2, 5, 5}, mask_of(-1, 0)),
       sample_of(DType::f32, {{}, 9, 9, 1, 1, 3, 2}, mask_of(2, 1)),
       sample_of(DType::f32, {{2}, 4, 6, 2, 1, 3, 3}, mask_of(-1, 2), {2, 2, 1, 6}, -0.7),
+      sample_of(DType::f32, {{2}, 6, 5, 2, 2, 4, 3}, mask_of(-1, 2, true, 0.4), {2, 1, 6, 5}),
+      sample_of(DType::bf16, {{}, 5, 140, 2, 1, 3, 3}, mask_of(-1, 130, false, 0.2)),
       sample_of(DType::f32, {{}, 3, 600, 1, 1, 1, 1}, mask_of(590, 400)),
       sample_of(DType::f32, {{}, 300, 5, 1, 1, 2, 1}, mask_of(7, 3)),
       sample_of(DType::bf16, {{2}, 6, 5, 2, 2, 8, 8}, mask_of(-1, 0)),
       sample_of(DType::bf16, {{1}, 5, 6, 2, 1, 4, 4}, mask_of(-1, -1, true), {1, 1, 5, 6})};
-  return kind == Kind::q || kind == Kind::kv ? all : Samples{all[0], all[2], all[5], all[8]};
+  return kind == Kind::q || kind == Kind::kv ? all
+                                             : Samples{all[0], all[2], all[5], all[7], all[10]};
 }
 
 struct Gradient {
@@ -116,7 +124,7 @@ OpRecord record_of(const Gradient& gradient) {
   return {.name = gradient.name,
           .doc = gradient.doc,
           .source = "Dao, FlashAttention-2 (2023), algorithm 2",
-          .attributes = AttributeNames{"after", "before", "has_bias", "has_lengths", "scale"},
+          .attributes = attention_attributes(),
           .types = TypeSet::numbers,
           .shape = shape_rule(gradient.kind),
           .vjp = attention_grad_vjp(gradient.kind),
@@ -138,11 +146,12 @@ const OpRecord attention_grad_op = record_of(
      "by the compiler where queries and keys are whole.",
      3, 2});
 
-const OpRecord attention_grad_bias_op =
-    record_of({"attention_grad_bias", Kind::bias,
-               "The cotangent of the scores [batch..,H,T,S]: p (d_output v^T - delta), where p = "
-               "exp(scale q k^T + bias - lse) and 0 where a query does not see a key.",
-               1, 1});
+const OpRecord attention_grad_bias_op = record_of(
+    {"attention_grad_bias", Kind::bias,
+     "The cotangent of the scores [batch..,H,T,S]: p (d_output v^T - delta), where p = "
+     "exp(scale q k^T + bias - lse) and 0 where a query does not see a key. Here and in the "
+     "others, dropout falls on d_output v^T, and on p in p^T d_output.",
+     1, 1});
 
 const OpRecord attention_grad_kv_op = record_of(
     {"attention_grad_kv", Kind::kv,

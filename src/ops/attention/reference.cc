@@ -4,11 +4,13 @@
 // the bias. The keys are cut into leaves. The leaf of a query has the maximum m of the scores that
 // the query sees, l = sum exp(s - m) and o = sum exp(s - m) v, added in the order of the keys; o is
 // a chain of fused multiply-adds. Leaves merge by the fixed tree. Where all scores are -inf, 0
-// takes the place of m, so that l and o are 0.
-// Backward: p = exp(s - lse), ds = p (dp - delta); all sums are chains in index order.
+// takes the place of m, so that l and o are 0. Dropout multiplies exp(s - m) in o, but not in l.
+// Backward: p = exp(s - lse), ds = p (dp - delta); all sums are chains in index order. Dropout
+// multiplies dp, and p in dv.
 #include <cmath>
 
 #include "base/leaf_tree.h"
+#include "base/threefry.h"
 #include "ops/attention/attention.h"
 #include "ops/reference/float_functions.h"
 #include "ops/reference/loops.h"
@@ -67,6 +69,10 @@ class Head {
     } else {
       num_keys_ = s_.keys;
     }
+    dropout_ = drop_rule(c.attributes);
+    if (!dropout_) return;
+    const auto words = c.operands[more_.dropout_keys]->data<std::uint32_t>();
+    dropout_key_ = {words[at(2 * batch)], words[at(2 * batch + 1)]};
   }
 
   static AttentionSizes sizes_of(const ReferenceContext& c) {
@@ -107,6 +113,14 @@ class Head {
   }
   T key(std::int64_t j, std::int64_t d) const { return data(1)[key_at(j, s_.depth) + at(d)]; }
 
+  /// x after dropout of the share of key j.
+  T dropped(T x, std::int64_t i, std::int64_t j) const {
+    if (!dropout_) return x;
+    const std::size_t counter = at((head_ * s_.queries + i) * s_.keys + j);
+    return dropout_->keeps(random_bits(dropout_key_, counter)) ? x * static_cast<T>(dropout_->scale)
+                                                               : T{0};
+  }
+
   // With the operands of derivatives.
   T d_output(std::int64_t i, std::int64_t e) const {
     return data(3)[query_at(i, s_.value_depth) + at(e)];
@@ -119,7 +133,7 @@ class Head {
     for (std::int64_t e = 0; e < s_.value_depth; ++e) {
       dp = std::fma(d_output(i, e), value(j, e), dp);
     }
-    return p(i, j) * (dp - data(5)[query_at(i, 1)]);
+    return p(i, j) * (dropped(dp, i, j) - data(5)[query_at(i, 1)]);
   }
   T scale() const { return scale_; }
 
@@ -144,6 +158,8 @@ class Head {
   AttentionOperands more_;
   T scale_;
   std::int64_t num_keys_;
+  std::optional<DropRule> dropout_;
+  KeyData dropout_key_;
 };
 
 template <typename T, typename Visit>
@@ -168,8 +184,9 @@ Partial<T> leaf_of(const Head<T>& head, std::int64_t i, const PositionRange& key
   for (std::int64_t j = keys.first; j < keys.last; ++j) {
     const T p = defined_exp(scores[at(j - keys.first)] - finite_base(leaf.m));
     leaf.l = leaf.l + p;
+    const T kept = head.dropped(p, i, j);
     for (std::size_t e = 0; e < sums.size(); ++e) {
-      sums[e].add(head.value(j, static_cast<std::int64_t>(e)), p);
+      sums[e].add(head.value(j, static_cast<std::int64_t>(e)), kept);
     }
   }
   for (std::size_t e = 0; e < sums.size(); ++e) leaf.o[e] = sums[e].value();
@@ -215,7 +232,7 @@ void add_dkv(const Head<T>& head, std::int64_t j, std::span<T> dk, std::span<T> 
   for (std::int64_t i = 0; i < s.queries; ++i) {
     if (!head.sees(i, j)) continue;
     const T ds = head.ds(i, j);
-    const T p = head.p(i, j);
+    const T p = head.dropped(head.p(i, j), i, j);
     for (std::int64_t d = 0; d < s.depth; ++d) of_k[at(d)].add(ds, head.scaled_q(i, d));
     for (std::int64_t e = 0; e < s.value_depth; ++e) of_v[at(e)].add(p, head.d_output(i, e));
   }

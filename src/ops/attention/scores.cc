@@ -102,6 +102,48 @@ ValueId AttentionScores::positions(std::int64_t dim, ValueId start) const {
   return start == ir::kNoValue ? own : add(b_, own, broadcast_in_dim(b_, start, {}, shape_));
 }
 
+ValueId AttentionScores::random_bits() const {
+  const ValueId keys = operands_.all[more().dropout_keys];
+  if (!operands_.whole) {
+    return b_.emit("random_bits", {{"shape", Shape{s_.heads, s_.queries, s_.keys}}}, {keys});
+  }
+  // Of a tile, from the counters of its elements: folding one in gives both words that it encrypts.
+  const AttentionSizes& whole = *operands_.whole;
+  const auto along = [&](std::int64_t dim, ValueId start) {
+    return convert(b_, positions(rank_ + dim, start), DType::u32);
+  };
+  const auto scaled_by = [&](ValueId x, std::int64_t count) {
+    return mul(b_, x, full_like(b_, static_cast<double>(count), x));
+  };
+  ValueId counter = scaled_by(along(0, operands_.head_start), whole.queries);
+  counter = add(b_, counter, along(1, operands_.query_start));
+  counter = add(b_, scaled_by(counter, whole.keys), along(2, operands_.key_start));
+  Shape pairs = shape_;
+  pairs.push_back(2);
+  Ints dims = dims_from(0, at(rank_));
+  dims.push_back(rank_ + 3);
+  const ValueId words =
+      b_.emit("random_fold_in", Attributes{}, {broadcast_in_dim(b_, keys, dims, pairs), counter});
+  const auto word = [&](std::int64_t i) {
+    Ints first(pairs.size(), 0), limit = pairs;
+    first.back() = i;
+    limit.back() = i + 1;
+    return reshape(b_, slice(b_, words, first, limit, Ints(pairs.size(), 1)), shape_);
+  };
+  return b_.emit("xor", Attributes{}, {word(0), word(1)});
+}
+
+ValueId AttentionScores::dropped(ValueId scores) const {
+  const std::optional<DropRule> rule = drop_rule(attributes_);
+  if (!rule) return scores;
+  const ValueId bits = random_bits();
+  const ValueId upper =
+      b_.emit("shift_right_logical", Attributes{}, {bits, full_like(b_, 9.0, bits)});
+  const ValueId is_kept = compare(b_, "lt", upper, full_like(b_, rule->below, upper));
+  const ValueId kept = mul(b_, scores, full_like(b_, rule->scale, scores));
+  return select(b_, is_kept, kept, full_like(b_, 0.0, kept));
+}
+
 ValueId AttentionScores::is_seen() const {
   const KeyWindow window = key_window(attributes_);
   const ValueId query = positions(rank_ + 1, operands_.query_start);

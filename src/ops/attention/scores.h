@@ -16,6 +16,9 @@ class AttentionScores {
     std::size_t first;         // the number of operands in front of the optional ones
     /// i32[], the positions of the first query and of the first key; kNoValue for 0.
     ValueId query_start = ir::kNoValue, key_start = ir::kNoValue;
+    /// For dropout of a tile: the first head, and the sizes of the whole arrays.
+    ValueId head_start = ir::kNoValue;
+    std::optional<AttentionSizes> whole = {};
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
 
@@ -44,6 +47,8 @@ class AttentionScores {
   /// exp(scores - base), with 0 where a query does not see a key. Where `base` [batch.., T, H] is
   /// -inf, it counts as 0.
   ValueId shares(ValueId base) const;
+  /// Scores after dropout: themselves if nothing is dropped.
+  ValueId dropped(ValueId scores) const;
   /// bool: whether a query sees a key.
   ValueId is_seen() const;
   AttentionOperands more() const { return attention_operands(attributes_, operands_.first); }
@@ -52,6 +57,7 @@ class AttentionScores {
   ValueId weighted(ValueId scores, ValueId x, std::int64_t dim) const;
   ValueId reduced(const char* op, ValueId scores) const;
   ValueId positions(std::int64_t dim, ValueId start) const;
+  ValueId random_bits() const;
   /// Swaps the first two of the `count` dimensions behind the batch.
   Ints heads_swapped(std::size_t count) const;
 

@@ -1,7 +1,8 @@
 // The derivatives of the derivatives of attention, from products that hold all scores.
 //
 // With s = scale q k^T + bias, p = exp(s - lse), e = d_output v^T - delta and ds = p e, the ops
-// give dq = scale ds k, dk = scale ds^T q, dv = p^T d_output, and ds itself.
+// give dq = scale ds k, dk = scale ds^T q, dv = p^T d_output, and ds itself. With dropout, which
+// multiplies by z: e = z d_output v^T - delta, and dv = (z p)^T d_output.
 #include "ops/attention/scores.h"
 
 namespace tessera::ops {
@@ -61,7 +62,8 @@ Cotangents second_vjp(VjpContext& c, AttentionGradient kind) {
   const ValueId v = scores.of_all_heads(2);
   const ValueId d_output = scores.operand(3);
   const ValueId p = scores.shares(c.operand(4));
-  const ValueId e = sub(b, scores.products(d_output, v), scores.of_queries(c.operand(5)));
+  const ValueId e =
+      sub(b, scores.dropped(scores.products(d_output, v)), scores.of_queries(c.operand(5)));
   const ValueId ds = mul(b, p, e);
 
   Sum of_ds(b);
@@ -70,7 +72,7 @@ Cotangents second_vjp(VjpContext& c, AttentionGradient kind) {
   if (is_given(given.ds)) of_ds.add(given.ds);
   Sum of_p(b);
   if (!of_ds.is_empty()) of_p.add(mul(b, of_ds.value(), e));
-  if (is_given(given.dv)) of_p.add(scores.products(d_output, given.dv));
+  if (is_given(given.dv)) of_p.add(scores.dropped(scores.products(d_output, given.dv)));
   const ValueId of_s = mul(b, of_p.value(), p);
 
   std::vector<Sum> sums(c.equation.operands.size(), Sum(b));
@@ -84,11 +86,16 @@ Cotangents second_vjp(VjpContext& c, AttentionGradient kind) {
     if (is_given(given.dq)) of_k.add(scores.scaled(scores.over_queries(ds, given.dq)));
     sums[1].add(scores.of_key_heads(of_k.value()));
   }
-  if (c.is_wanted[3] && is_given(given.dv)) sums[3].add(scores.over_keys(p, given.dv));
+  if (c.is_wanted[3] && is_given(given.dv)) {
+    sums[3].add(scores.over_keys(scores.dropped(p), given.dv));
+  }
   if (!of_ds.is_empty()) {
     const ValueId of_e = mul(b, of_ds.value(), p);
-    if (c.is_wanted[2]) sums[2].add(scores.of_key_heads(scores.over_queries(of_e, d_output)));
-    if (c.is_wanted[3]) sums[3].add(scores.over_keys(of_e, v));
+    const ValueId of_products = scores.dropped(of_e);
+    if (c.is_wanted[2]) {
+      sums[2].add(scores.of_key_heads(scores.over_queries(of_products, d_output)));
+    }
+    if (c.is_wanted[3]) sums[3].add(scores.over_keys(of_products, v));
     if (c.is_wanted[5]) sums[5].add(neg(b, scores.sum_of_keys(of_e)));
   }
   if (c.is_wanted[4]) sums[4].add(neg(b, scores.sum_of_keys(of_s)));

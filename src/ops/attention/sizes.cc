@@ -1,4 +1,6 @@
 // What the attention ops share: sizes, checks, factors, batches.
+#include <fmt/format.h>
+
 #include "ops/attention/attention.h"
 #include "ops/rules.h"
 
@@ -56,6 +58,13 @@ void check_lengths(const ShapeContext& c, const Type& lengths, const AttentionSi
          "give the number of keys of each element of the batch");
 }
 
+void check_dropout_keys(const ShapeContext& c, const Type& keys, const AttentionSizes& s) {
+  const Type wanted = u32(with_batch(s.batch, {2}));
+  if (keys == wanted) return;
+  c.fail("the keys of dropout do not match the batch", to_string(wanted),
+         "give a key for each element of the batch");
+}
+
 void check_attributes(const ShapeContext& c) {
   for (const char* name : {"after", "before"}) {
     if (integer_of(c, name) >= -1) continue;
@@ -63,6 +72,15 @@ void check_attributes(const ShapeContext& c) {
            "a number of keys, or -1 for no limit", "count keys from the position of the query");
   }
   number_of(c, "scale");
+  const double rate = number_of(c, "drop_rate");
+  if (rate >= 0 && rate < 1) return;
+  c.fail(fmt::format("drop_rate = {}", rate), "0 <= drop_rate < 1",
+         "give the probability that a probability is dropped, for example 0.1");
+}
+
+std::size_t num_optional(const Attributes& attributes) {
+  return (attributes.get<bool>("has_bias") ? 1U : 0U) +
+         (attributes.get<bool>("has_lengths") ? 1U : 0U) + (drop_rule(attributes) ? 1U : 0U);
 }
 
 }  // namespace
@@ -82,8 +100,14 @@ AttentionSizes attention_sizes(const std::vector<Type>& operands) {
 AttentionOperands attention_operands(const Attributes& attributes, std::size_t first) {
   AttentionOperands found;
   if (attributes.get<bool>("has_bias")) found.bias = first++;
-  if (attributes.get<bool>("has_lengths")) found.lengths = first;
+  if (attributes.get<bool>("has_lengths")) found.lengths = first++;
+  if (drop_rule(attributes)) found.dropout_keys = first;
   return found;
+}
+
+std::optional<DropRule> drop_rule(const Attributes& attributes) {
+  const double rate = attributes.get<double>("drop_rate");
+  return rate == 0 ? std::nullopt : std::optional(DropRule(rate));
 }
 
 KeyWindow key_window(const Attributes& attributes) {
@@ -98,14 +122,15 @@ Shape with_batch(const Shape& batch, const Shape& rest) {
 
 AttentionSizes checked_attention(const ShapeContext& c, std::size_t first) {
   check_attributes(c);
-  const std::size_t optional =
-      (boolean_of(c, "has_bias") ? 1U : 0U) + (boolean_of(c, "has_lengths") ? 1U : 0U);
-  expect_operands(c, first + optional);
+  boolean_of(c, "has_bias");
+  boolean_of(c, "has_lengths");
+  expect_operands(c, first + num_optional(c.attributes));
   check_arrays(c);
   const AttentionSizes s = attention_sizes(c.operands);
   const AttentionOperands more = attention_operands(c.attributes, first);
   if (more.bias != 0) check_bias(c, c.operands[more.bias], s);
   if (more.lengths != 0) check_lengths(c, c.operands[more.lengths], s);
+  if (more.dropout_keys != 0) check_dropout_keys(c, c.operands[more.dropout_keys], s);
   return s;
 }
 
@@ -141,18 +166,20 @@ AttentionFactors attention_factors(const Attributes& attributes, const std::vect
     a.f.operands.push_back(std::move(bias));
   }
   if (more.lengths != 0) a.f.operands.push_back(a.batch);
+  if (more.dropout_keys != 0) {
+    a.f.operands.push_back(a.dims({{add_factor(a.f, 2, FactorKind::replicate)}}));
+  }
   return a;
 }
 
 std::vector<ValueId> attention_batch(BatchContext& c) {
-  const bool has_bias = c.equation.attributes.get<bool>("has_bias");
-  const bool has_lengths = c.equation.attributes.get<bool>("has_lengths");
+  const Attributes& attributes = c.equation.attributes;
   const std::size_t bias =
-      has_bias ? c.operands.size() - (has_lengths ? 2U : 1U) : c.operands.size();
+      attention_operands(attributes, c.operands.size() - num_optional(attributes)).bias;
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
     // A bias that all elements share is not repeated.
-    const bool is_shared = i == bias && !c.is_batched[i];
+    const bool is_shared = bias != 0 && i == bias && !c.is_batched[i];
     operands.push_back(is_shared ? reshape(c.b, c.operands[i], with_first(1, c.types[i].shape))
                                  : c.batched(i));
   }

@@ -10,10 +10,6 @@ namespace tessera::run::pjrt {
 
 namespace {
 
-std::size_t room_bytes(const Shape& room, DType dtype) {
-  return static_cast<std::size_t>(num_elements(room)) * size_bytes(dtype);
-}
-
 /// Copies the elements that both arrays have, which begin at the same corner.
 void copy_common(const Shape& common, DType dtype, const Shape& from_shape, const std::byte* from,
                  const Shape& to_shape, std::byte* to) {
@@ -39,7 +35,7 @@ void Copies::wait() const {
 void Copies::read(std::span<std::byte> to) const {
   const Shape& room = port_->room;
   if (room == shape_) return check(client_.download(any(), room.size(), to));
-  std::vector<std::byte> padded(room_bytes(room, port_->dtype));
+  std::vector<std::byte> padded(static_cast<std::size_t>(size_bytes({port_->dtype, room})));
   check(client_.download(any(), room.size(), padded));
   copy_common(shape_, port_->dtype, room, padded.data(), shape_, to.data());
 }
@@ -94,7 +90,8 @@ namespace {
 /// A copy of the tile in an array of the size of the port's room. Padding is 0.
 std::shared_ptr<std::vector<std::byte>> padded(const DevicePort& port, const Shape& shape,
                                                const std::byte* data) {
-  auto room = std::make_shared<std::vector<std::byte>>(room_bytes(port.room, port.dtype));
+  auto room = std::make_shared<std::vector<std::byte>>(
+      static_cast<std::size_t>(size_bytes({port.dtype, port.room})));
   copy_common(shape, port.dtype, shape, data, port.room, room->data());
   return room;
 }
@@ -171,8 +168,8 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
         const auto replica = static_cast<std::size_t>(device - first_device_);
         copies->add(device, client_.own(outputs[replica][i]));
       }
-      const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port->dtype));
-      tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies)));
+      tiles.push_back(
+          std::make_shared<Buffer>(size_bytes({port->dtype, tile.shape}), std::move(copies)));
     }
     taken.push_back(std::move(tiles));
   }

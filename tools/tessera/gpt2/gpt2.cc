@@ -43,6 +43,7 @@ struct Gpt2Flags : TrainFlags {
   std::int64_t seq = 0;  // 0: 128, or as many as the model has positions
   bool recompute_logits = false;
   double dropout = 0;
+  double attention_dropout = 0;
 
   const std::string& folder() const { return weights.empty() ? config : weights; }
 };
@@ -58,6 +59,7 @@ gpt2::Config config_of(const Gpt2Flags& flags) {
   gpt2::Config config = gpt2::read_config(flags.folder());
   config.dtype = compute_dtype(flags);
   config.dropout = flags.dropout;
+  config.attention_dropout = flags.attention_dropout;
   return config;
 }
 
@@ -149,7 +151,7 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
   std::tuple<Array, gpt2::GPT2> loss_and_grads(const gpt2::GPT2& params, const Array& ids,
                                                const Array& step) const override {
     nn::Mode mode;
-    if (flags_.dropout > 0) {
+    if (flags_.dropout > 0 || flags_.attention_dropout > 0) {
       const Key key = random::split<2>(Key(flags_.seed))[1];
       mode = nn::Mode::train(random::fold_in(key, step));
     }
@@ -177,7 +179,7 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
             {"positions", config_.positions}, {"features", config_.features},
             {"hidden", config_.hidden},       {"heads", config_.heads},
             {"layers", config_.layers},       {"pretrained", !flags_.weights.empty()},
-            {"dropout", config_.dropout}};
+            {"dropout", config_.dropout},     {"attention_dropout", config_.attention_dropout}};
   }
   void finish(const gpt2::GPT2& params, float last_loss, Report& report,
               nlohmann::json& extra) const override {
@@ -236,6 +238,8 @@ void add_gpt2_flags(Command& command, Gpt2Flags& flags) {
       ->disable_flag_override();
   add_probability(command, flags.dropout, "--dropout",
                   "the fraction of elements of embeddings and of what blocks add that is dropped");
+  add_probability(command, flags.attention_dropout, "--attention-dropout",
+                  "the fraction of the probabilities of attention that is dropped");
   add_path(command, flags.save, "--save",
            "write the trained model to this folder, in the layout of --weights", "tuned");
 }

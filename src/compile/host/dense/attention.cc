@@ -47,10 +47,13 @@ AttentionProblem problem_of(const LowerContext& context, const Equation& equatio
                            .value_depth = tile.value_depth,
                            .first_query = q.start[rank],
                            .first_key = k.start[rank],
+                           .first_head = q.start[rank + 1],
+                           .all_queries = context.function().type(equation.operands[0]).shape[rank],
                            .all_keys = context.function().type(equation.operands[1]).shape[rank],
                            .window = ops::key_window(equation.attributes),
                            .scale = static_cast<float>(equation.attributes.get<double>("scale")),
                            .is_bf16 = dtype_of(context, equation.operands[0]) == DType::bf16};
+  problem.dropout = ops::drop_rule(equation.attributes);
   const std::size_t bias = ops::attention_operands(equation.attributes, first_optional).bias;
   if (bias == 0) return problem;
   const Shape& whole = context.function().type(equation.operands[bias]).shape;
@@ -114,6 +117,9 @@ kernels::AttentionOperands operands_of(std::span<std::byte* const> buffers,
   kernels::AttentionOperands operands{.q = buffers[0], .k = buffers[1], .v = buffers[2]};
   if (more.bias != 0) operands.bias = elements_of<const float>(buffers[more.bias]);
   if (more.lengths != 0) operands.lengths = elements_of<const std::int32_t>(buffers[more.lengths]);
+  if (more.dropout_keys != 0) {
+    operands.dropout_keys = elements_of<const std::uint32_t>(buffers[more.dropout_keys]);
+  }
   return operands;
 }
 

@@ -1,4 +1,5 @@
 // Ops on windows of dense tiles: reduce_window_sum, _max and _min, and those of their derivatives.
+#include <algorithm>
 #include <limits>
 
 #include "compile/host/dense/window_walk.h"
@@ -59,9 +60,10 @@ struct HeldWindows {
 
   bool is_whole() const { return held.size == needed.size; }
   /// The elements of the needed windows, dense: those of the buffer, or a copy in `copy`.
-  const std::byte* dense(const std::byte* buffer, std::vector<std::byte>& copy) const {
-    constexpr std::size_t kElementBytes = 4;  // i32 and f32
-    if (is_whole()) return buffer;
+  template <typename T>
+  const T* dense(std::byte* buffer, std::vector<std::byte>& copy) const {
+    constexpr std::size_t kElementBytes = sizeof(T);
+    if (is_whole()) return elements_of<const T>(buffer);
     const std::vector<std::int64_t> strides = row_major_strides(held.size);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < strides.size(); ++d)
@@ -69,7 +71,7 @@ struct HeldWindows {
     copy.resize(static_cast<std::size_t>(num_elements(needed.size)) * kElementBytes);
     kernels::copy_box(buffer + first * std::int64_t{kElementBytes}, strides, copy.data(),
                       row_major_strides(needed.size), needed.size, kElementBytes);
-    return copy.data();
+    return elements_of<const T>(copy.data());
   }
 };
 
@@ -111,7 +113,60 @@ std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, Wi
       });
 }
 
+// f64 has no vector kernels. Its padding is never left out, so that a search lacks no element.
+
+template <typename T>
+void find_rows(const WindowRows& rows, float fill, const T* from, const T* wanted,
+               std::int32_t* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    kernels::find_in_windows(rows, fill, from, wanted, to);
+  } else {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      for (std::int64_t i = 0; i < rows.columns; ++i) {
+        const auto first = std::find_if(rows.offsets.begin(), rows.offsets.end(),
+                                        [&](std::int64_t at) { return from[at + i] == wanted[i]; });
+        to[i] = first == rows.offsets.end()
+                    ? -1
+                    : rows.numbers[static_cast<std::size_t>(first - rows.offsets.begin())];
+      }
+      from += rows.stride;
+      wanted += rows.result_step();
+      to += rows.result_step();
+    }
+  }
+}
+
+template <typename T>
+void sum_taken_rows(const WindowRows& rows, const std::int32_t* taken, const T* values, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    kernels::sum_taken(rows, taken, values, to);
+  } else {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      for (std::int64_t i = 0; i < rows.columns; ++i) {
+        // -0.0 changes no term; a missing one is +0.0.
+        T sum = rows.missing >= 0 ? T{0} : -T{0};
+        for (std::size_t k = 0; k < rows.offsets.size(); ++k) {
+          const std::int64_t at = rows.offsets[k] + i;
+          sum += taken[at] == rows.numbers[k] ? values[at] : T{0};
+        }
+        to[i] = sum;
+      }
+      taken += rows.stride;
+      values += rows.stride;
+      to += rows.result_step();
+    }
+  }
+}
+
+/// Calls `visit` with a zero of the type in which floats are computed.
+template <typename Visit>
+void with_float(DType dtype, Visit visit) {
+  if (dtype == DType::f64) return visit(double{});
+  visit(float{});
+}
+
 /// Sums what windows give to the elements of a tile.
+template <typename T>
 class SpreadKernel {
  public:
   SpreadKernel(WindowWalk walk, HeldWindows numbers, HeldWindows values)
@@ -120,12 +175,12 @@ class SpreadKernel {
   const WindowWalk& walk() const { return walk_; }
   void operator()(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
     std::vector<std::byte> copies[2];
-    const auto* numbers = elements_of<const std::int32_t>(numbers_.dense(buffers[0], copies[0]));
-    const auto* values = elements_of<const float>(values_.dense(buffers[1], copies[1]));
+    const auto* numbers = numbers_.dense<std::int32_t>(buffers[0], copies[0]);
+    const auto* values = values_.dense<T>(buffers[1], copies[1]);
     walk_.visit(first, end, [&](const WindowRows& rows, std::int64_t from, std::int64_t to) {
-      auto* result = elements_of<float>(buffers[2]) + to;
-      if (rows.offsets.empty()) return fill_rows(rows, 0.0f, result);
-      kernels::sum_taken(rows, numbers + from, values + from, result);
+      auto* result = elements_of<T>(buffers[2]) + to;
+      if (rows.offsets.empty()) return fill_rows(rows, T{0}, result);
+      sum_taken_rows(rows, numbers + from, values + from, result);
     });
   }
 
@@ -187,37 +242,53 @@ float padded_with(const LowerContext& context, const Equation& equation) {
 
 std::vector<TileTask> lower_find_in_windows(const LowerContext& context, const Equation& equation) {
   const float fill = padded_with(context, equation);
+  const DType dtype = dtype_of(context, equation.operands[0]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     return window_kernel(
         context, windows_in_array(context, equation, digits),
-        [fill](auto buffers, const WindowRows& rows, std::int64_t from, std::int64_t to) {
-          kernels::find_in_windows(rows, fill, elements_of<const float>(buffers[0]) + from,
-                                   elements_of<const float>(buffers[1]) + to,
-                                   elements_of<std::int32_t>(buffers[2]) + to);
+        [fill, dtype](auto buffers, const WindowRows& rows, std::int64_t from, std::int64_t to) {
+          with_float(dtype, [&](auto zero) {
+            using T = decltype(zero);
+            find_rows(rows, fill, elements_of<const T>(buffers[0]) + from,
+                      elements_of<const T>(buffers[1]) + to,
+                      elements_of<std::int32_t>(buffers[2]) + to);
+          });
         });
   });
 }
 
+template <typename T>
+std::shared_ptr<const run::Kernel> spread_kernel(const LowerContext& context,
+                                                 const Equation& equation,
+                                                 const AtomDigits& digits) {
+  const Box numbers = context.box(equation.operands[0], digits);
+  const Box values = context.box(equation.operands[1], digits);
+  const Box needed = intersect(numbers, values);
+  SpreadKernel<T> kernel(
+      windows_at_elements(equation, needed, context.box(equation.results[0], digits)),
+      {numbers, needed}, {values, needed});
+  const std::int64_t pieces = kernel.walk().num_pieces(), terms = kernel.walk().terms_each();
+  return make_range_kernel(context, pieces, terms, std::move(kernel));
+}
+
 std::vector<TileTask> lower_spread_from_windows(const LowerContext& context,
                                                 const Equation& equation) {
+  const DType dtype = dtype_of(context, equation.operands[1]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    const Box numbers = context.box(equation.operands[0], digits);
-    const Box values = context.box(equation.operands[1], digits);
-    const Box needed = intersect(numbers, values);
-    SpreadKernel kernel(
-        windows_at_elements(equation, needed, context.box(equation.results[0], digits)),
-        {numbers, needed}, {values, needed});
-    const std::int64_t pieces = kernel.walk().num_pieces(), terms = kernel.walk().terms_each();
-    return make_range_kernel(context, pieces, terms, std::move(kernel));
+    std::shared_ptr<const run::Kernel> kernel;
+    with_float(dtype, [&](auto zero) {
+      kernel = spread_kernel<decltype(zero)>(context, equation, digits);
+    });
+    return kernel;
   });
 }
 
 }  // namespace
 
 Lowerings reduce_window_lowerings() {
-  return {{"find_in_windows", lower_find_in_windows, true, Arithmetic::wide, false},
+  return {{"find_in_windows", lower_find_in_windows, true, Arithmetic::wide},
           {"reduce_window", lower_reduce_window, true, Arithmetic::wide},
-          {"spread_from_windows", lower_spread_from_windows, true, Arithmetic::wide, false}};
+          {"spread_from_windows", lower_spread_from_windows, true, Arithmetic::wide}};
 }
 
 }  // namespace tessera::compile::host

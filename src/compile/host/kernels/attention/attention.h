@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "base/drop_rule.h"
 #include "base/key_leaves.h"
 
 namespace tessera::kernels {
@@ -21,10 +23,15 @@ struct AttentionProblem {
   std::int64_t value_depth = 0;
   std::int64_t first_query = 0;  // positions of the tile in the whole arrays
   std::int64_t first_key = 0;
-  std::int64_t all_keys = 0;  // of the whole arrays
+  std::int64_t first_head = 0;
+  std::int64_t all_queries = 0;  // of the whole arrays
+  std::int64_t all_keys = 0;
   KeyWindow window = {};
   float scale = 1;
   bool is_bf16 = false;
+  /// Of probabilities. The bits of (head h, query i, key j) are those of element (h, i, j) of the
+  /// whole array of an element of the batch.
+  std::optional<DropRule> dropout = {};
 
   /// Element (batch b, head h, query i, key j) of the bias is bias[batches[b] + h * head + i *
   /// query + j * key].
@@ -43,6 +50,7 @@ struct AttentionOperands {
   const void* v = nullptr;
   const float* bias = nullptr;
   const std::int32_t* lengths = nullptr;
+  const std::uint32_t* dropout_keys = nullptr;  // [batch, 2]
   // Of derivatives.
   const void* d_output = nullptr;
   const float* lse = nullptr;

@@ -248,7 +248,12 @@ class Backward {
     products(values_, block.d_output.lanes[i], ds);
     const BlockRanges ranges(*head_, panel.panel, seen);
     if (ranges.get() != nullptr) panel.skips = skips_ = true;
+    if (p_.dropout) {
+      head_->draw_kept(seen.first, seen.size(), panel.panel, kept_);
+      drop_block({.data = ds, .stride = lanes_, .rows = seen.size(), .cols = cols});
+    }
     attention::grad_scores(s, ds, ranges.get(), panel.lse, panel.delta);
+    if (p_.dropout && wants_keys()) drop_block(s);
     if (gradients_.scores != nullptr) {
       transpose({.rows = panel.panel.used,
                  .columns = seen.size(),
@@ -268,6 +273,10 @@ class Backward {
                          .c = panel.sum,
                          .c_stride = cols,
                          .continues = true});
+  }
+
+  void drop_block(const Block& block) const {
+    attention::drop(block, kept_, static_cast<float>(p_.dropout->scale));
   }
 
   void add_to_keys(const QueryBlock& block, const PositionRange& keys, const PositionRange& lanes) {
@@ -345,7 +354,10 @@ class Backward {
     const float lse = head_->lse[query * p_.heads];
     pair.p = attention::exp_of(s - (std::isinf(lse) && lse < 0 ? 0.0f : lse));
     const float dp = dot(pair.d_output, row(head_->v, key, 1.0f));
-    pair.ds = pair.p * (dp - head_->delta[query * p_.heads]);
+    const float factor = head_->drop_factor(query, key);
+    const auto dropped = [&](float x) { return factor == 0 ? 0.0f : x * factor; };
+    pair.ds = pair.p * (dropped(dp) - head_->delta[query * p_.heads]);
+    pair.p = dropped(pair.p);
     return pair;
   }
 
@@ -401,6 +413,7 @@ class Backward {
   float* rows_ = nullptr;
   KeySums of_k_, of_v_;
   const Head* head_ = nullptr;
+  attention::KeptBits kept_;
   bool skips_ = false;      // whether the block of keys was multiplied by zeros for unseen pairs
   bool continues_ = false;  // whether its sums have begun
 };

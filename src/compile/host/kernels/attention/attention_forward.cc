@@ -152,6 +152,10 @@ class Forward {
     const BlockRanges ranges(head, panel, seen);
     const Node& node = state.tree.next();
     attention::softmax_leaf(s, ranges.get(), node.m, node.l);
+    if (p_.dropout) {
+      head.draw_kept(seen.first, seen.size(), panel, kept_);
+      attention::drop(s, kept_, static_cast<float>(p_.dropout->scale));
+    }
     attention::multiply({.a = static_cast<const float*>(values.data),
                          .a_stride = values.stride,
                          .is_a_transposed = true,
@@ -204,6 +208,7 @@ class Forward {
   float* rows_ = nullptr;
   float* keys_ = nullptr;
   float* values_ = nullptr;
+  attention::KeptBits kept_;
 };
 
 }  // namespace

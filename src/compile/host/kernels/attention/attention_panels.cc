@@ -184,6 +184,10 @@ Head::Head(const AttentionProblem& problem, const AttentionOperands& operands, s
   if (operands.lengths != nullptr) {
     num_keys = std::clamp<std::int64_t>(operands.lengths[batch], 0, p.all_keys);
   }
+  if (p.dropout) {
+    const std::uint32_t* const words = operands.dropout_keys + 2 * batch;
+    dropout_key = {words[0], words[1]};
+  }
 }
 
 ResultRows Head::query_results(void* data, std::int64_t depth) const {
@@ -240,6 +244,29 @@ void Head::add_bias(const Block& scores, std::int64_t first, const Panel& querie
         from + row, block.data());
     for (std::int64_t r = 0; r < rows; ++r) add(row + r, block.data() + r * kMaxCols, 1);
   }
+}
+
+std::uint64_t Head::counter_of(std::int64_t query, std::int64_t key) const {
+  const std::int64_t row = (p.first_head + head) * p.all_queries + p.first_query + query;
+  return static_cast<std::uint64_t>(row * p.all_keys + p.first_key + key);
+}
+
+void Head::draw_kept(std::int64_t first, std::int64_t rows, const Panel& queries,
+                     KeptBits& kept) const {
+  std::array<std::uint32_t, kMaxCols> high, low;
+  for (std::int64_t i = 0; i < queries.cols; ++i) {
+    const std::uint64_t counter = counter_of(queries.first + i, first);
+    high[index(i)] = static_cast<std::uint32_t>(counter >> 32U);
+    low[index(i)] = static_cast<std::uint32_t>(counter);
+  }
+  const BlockCounters counters{.key = dropout_key, .high = high.data(), .low = low.data()};
+  attention::draw_kept(counters, p.dropout->below, rows, queries.cols, kept);
+}
+
+float Head::drop_factor(std::int64_t query, std::int64_t key) const {
+  if (!p.dropout) return 1;
+  const bool is_kept = p.dropout->keeps(random_bits(dropout_key, counter_of(query, key)));
+  return is_kept ? static_cast<float>(p.dropout->scale) : 0.0f;
 }
 
 BlockRanges::BlockRanges(const Head& head, const Panel& queries, const PositionRange& keys) {

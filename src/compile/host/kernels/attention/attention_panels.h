@@ -91,6 +91,7 @@ struct Head {
   const float* lse;  // with a distance of p.heads
   const float* delta;
   const float* bias;
+  KeyData dropout_key;
 
   ResultRows query_results(void* data, std::int64_t depth) const;
   ResultRows key_results(void* data, std::int64_t depth) const;
@@ -100,6 +101,13 @@ struct Head {
   PositionRange keys_of(const Panel& queries) const;
   /// Adds the bias to scores: rows are the keys from `first` on.
   void add_bias(const Block& scores, std::int64_t first, const Panel& queries) const;
+  /// Which probabilities dropout keeps, of the keys from `first` on. Needs p.dropout.
+  void draw_kept(std::int64_t first, std::int64_t rows, const Panel& queries, KeptBits& kept) const;
+  /// What one probability is multiplied by.
+  float drop_factor(std::int64_t query, std::int64_t key) const;
+
+ private:
+  std::uint64_t counter_of(std::int64_t query, std::int64_t key) const;
 };
 
 /// Which lanes see which rows of a block of keys.

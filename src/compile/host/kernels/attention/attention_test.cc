@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compile/host/kernels/attention/attention_vectors.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
@@ -17,6 +19,7 @@ struct Case {
   AttentionProblem problem;
   std::vector<float> q, k, v, bias, d_output, lse, delta;
   std::vector<std::int32_t> lengths;
+  std::vector<std::uint32_t> dropout_keys;
 
   AttentionOperands operands() const {
     return {.q = q.data(),
@@ -24,6 +27,7 @@ struct Case {
             .v = v.data(),
             .bias = bias.empty() ? nullptr : bias.data(),
             .lengths = lengths.empty() ? nullptr : lengths.data(),
+            .dropout_keys = dropout_keys.data(),
             .d_output = d_output.data(),
             .lse = lse.data(),
             .delta = delta.data()};
@@ -63,6 +67,13 @@ Case draw(Random& random) {
   if (random.one_in(2)) {
     for (std::int64_t b = 0; b < p.batch; ++b) {
       c.lengths.push_back(static_cast<std::int32_t>(random.integer(0, p.keys)));
+    }
+  }
+  if (random.one_in(2)) {
+    p.dropout.emplace(0.3);
+    p.all_queries = p.queries;
+    for (std::int64_t i = 0; i < 2 * p.batch; ++i) {
+      c.dropout_keys.push_back(static_cast<std::uint32_t>(random.integer(0, 1 << 30)));
     }
   }
   return c;
@@ -125,6 +136,42 @@ TEST(AttentionKernels, HaveTheSameBitsOnEveryInstructionSetAndInAllRanges) {
     testing::on_every_target([&](const char*) {
       EXPECT_TRUE(results_of(c, 1).bits() == wanted);
       EXPECT_TRUE(results_of(c, 3).bits() == wanted);
+    });
+  }
+}
+
+/// Counters of a few lanes, some of which are about to reach the next multiple of 2^32.
+TEST(AttentionKernels, DrawTheBitsOfThreefry) {
+  Random random;
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    constexpr std::int64_t kRows = 61;
+    constexpr std::uint32_t kBelow = 5'000'000;
+    const KeyData key{static_cast<std::uint32_t>(random.integer(0, 1 << 30)),
+                      static_cast<std::uint32_t>(random.integer(0, 1 << 30))};
+    std::vector<std::uint64_t> counters;
+    std::vector<std::uint32_t> high, low;
+    for (int lane = 0; lane < 32; ++lane) {
+      counters.push_back((std::uint64_t{7} << 32U) - at(random.integer(0, 90)));
+      high.push_back(static_cast<std::uint32_t>(counters.back() >> 32U));
+      low.push_back(static_cast<std::uint32_t>(counters.back()));
+    }
+    testing::on_every_target([&](const char*) {
+      const std::int64_t vector = gemm::kernels().lanes;
+      for (const std::int64_t cols : {vector, 2 * vector}) {
+        attention::KeptBits kept;
+        attention::draw_kept({.key = key, .high = high.data(), .low = low.data()}, kBelow, kRows,
+                             cols, kept);
+        std::vector<float> wanted;
+        for (std::int64_t n = 0; n < kRows * cols; ++n) {
+          const std::uint64_t counter = counters[at(n % cols)] + at(n / cols);
+          wanted.push_back(random_bits(key, counter) >> 9U < kBelow ? 6.0F : 0.0F);
+        }
+        alignas(64) float block[kRows * 32];
+        std::fill_n(block, kRows * cols, 3.0F);
+        attention::drop({.data = block, .stride = cols, .rows = kRows, .cols = cols}, kept, 2.0F);
+        EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), block)) << cols;
+      }
     });
   }
 }

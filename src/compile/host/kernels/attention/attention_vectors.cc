@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/elementwise/elementwise_math-inl.h"
+#include "compile/host/kernels/tile/threefry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::attention::HWY_NAMESPACE {
@@ -151,6 +152,60 @@ void GradScores(const Block& s, float* dp, const LaneRanges* ranges, const float
                   : GradScoresOf<1>(s, dp, ranges, lse, delta);
 }
 
+using U = hn::RebindToUnsigned<D>;
+constexpr std::int64_t kMaskBytes = kLanes > 8 ? kLanes / 8 : 1;
+
+template <int kVecs, int kRows>
+HWY_INLINE void draw_rows(const BlockCounters& counters, const std::uint32_t* schedule,
+                          std::uint32_t below, std::int64_t row, std::uint8_t* bits) {
+  threefry::HWY_NAMESPACE::Counters<U, kVecs * kRows> drawn;
+  for (int i = 0; i < kVecs * kRows; ++i) {
+    const std::int64_t lane = i % kVecs * kLanes;
+    const auto low = hn::LoadU(U(), counters.low + lane);
+    drawn.x1[i] = hn::Add(low, hn::Set(U(), static_cast<std::uint32_t>(row + i / kVecs)));
+    const auto carry = hn::Lt(drawn.x1[i], low);
+    drawn.x0[i] =
+        hn::Add(hn::LoadU(U(), counters.high + lane), hn::IfThenElseZero(carry, hn::Set(U(), 1)));
+  }
+  drawn.encrypt(schedule);
+  for (int i = 0; i < kVecs * kRows; ++i) {
+    const auto is_kept = hn::Lt(hn::ShiftRight<9>(drawn.bits(i)), hn::Set(U(), below));
+    hn::StoreMaskBits(U(), is_kept,
+                      bits + (row + i / kVecs) * KeptBits::kRowBytes + i % kVecs * kMaskBytes);
+  }
+}
+
+template <int kVecs>
+void DrawKeptOf(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,
+                std::uint8_t* bits) {
+  constexpr int kTogether = 4 / kVecs;
+  const KeyData key = counters.key;
+  const std::uint32_t schedule[3] = {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};
+  std::int64_t row = 0;
+  for (; row + kTogether <= rows; row += kTogether) {
+    draw_rows<kVecs, kTogether>(counters, schedule, below, row, bits);
+  }
+  for (; row < rows; ++row) draw_rows<kVecs, 1>(counters, schedule, below, row, bits);
+}
+
+void DrawKept(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,
+              std::int64_t cols, std::uint8_t* bits) {
+  cols > kLanes ? DrawKeptOf<2>(counters, below, rows, bits)
+                : DrawKeptOf<1>(counters, below, rows, bits);
+}
+
+void Drop(const Block& s, const std::uint8_t* bits, float scale) {
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    for (std::int64_t lane = 0; lane < s.cols; lane += kLanes) {
+      float* at = s.data + row * s.stride + lane;
+      const auto is_kept =
+          hn::LoadMaskBits(D(), bits + row * KeptBits::kRowBytes + lane / kLanes * kMaskBytes);
+      const V kept = hn::Mul(hn::Load(D(), at), math::set(scale));
+      hn::Store(hn::IfThenElseZero(is_kept, kept), D(), at);
+    }
+  }
+}
+
 // Turns -0 into +0.
 HWY_INLINE V settled(V sum) { return hn::Add(sum, hn::Zero(D())); }
 
@@ -259,6 +314,8 @@ namespace tessera::kernels::attention {
 
 HWY_EXPORT(SoftmaxLeaf);
 HWY_EXPORT(GradScores);
+HWY_EXPORT(DrawKept);
+HWY_EXPORT(Drop);
 HWY_EXPORT(Merge);
 HWY_EXPORT(Finish);
 HWY_EXPORT(HasNan);
@@ -274,6 +331,13 @@ void softmax_leaf(const Block& s, const LaneRanges* ranges, float* m, float* l) 
 void grad_scores(const Block& s, float* dp, const LaneRanges* ranges, const float* lse,
                  const float* delta) {
   HWY_DYNAMIC_DISPATCH(GradScores)(s, dp, ranges, lse, delta);
+}
+void draw_kept(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,
+               std::int64_t cols, KeptBits& kept) {
+  HWY_DYNAMIC_DISPATCH(DrawKept)(counters, below, rows, cols, kept.bytes.data());
+}
+void drop(const Block& s, const KeptBits& kept, float scale) {
+  HWY_DYNAMIC_DISPATCH(Drop)(s, kept.bytes.data(), scale);
 }
 void merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t cols) {
   HWY_DYNAMIC_DISPATCH(Merge)(left, right, rows, cols);

@@ -4,7 +4,11 @@
 // the width of a panel, one or two vectors.
 #pragma once
 
+#include <array>
 #include <cstdint>
+
+#include "base/key_leaves.h"
+#include "base/threefry.h"
 
 namespace tessera::kernels::attention {
 
@@ -34,6 +38,25 @@ void softmax_leaf(const Block& s, const LaneRanges* ranges, float* m, float* l);
 /// the row.
 void grad_scores(const Block& s, float* dp, const LaneRanges* ranges, const float* lse,
                  const float* delta);
+
+/// Which elements of a block dropout keeps: a bit per lane.
+struct KeptBits {
+  static constexpr std::int64_t kRowBytes = 4;
+  // Loads of masks may read 8 bytes.
+  std::array<std::uint8_t, static_cast<std::size_t>(kMaxLeafKeys* kRowBytes + 8)> bytes = {};
+};
+/// The counters of the random bits of a block: those of row 0 of each lane, as two words; the rows
+/// below count on.
+struct BlockCounters {
+  KeyData key;
+  const std::uint32_t* high;
+  const std::uint32_t* low;
+};
+/// Draws a block: an element is kept if the upper 23 of its bits are less than `below`.
+void draw_kept(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,
+               std::int64_t cols, KeptBits& kept);
+/// Multiplies what is kept by `scale`, and replaces the rest by 0.
+void drop(const Block& s, const KeptBits& kept, float scale);
 
 /// A node of the tree over leaves: `rows` rows of o, dense.
 struct Node {
