@@ -21,8 +21,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # KiB
 endif()
 
-# For code that runs so briefly that the time to compile it matters more. TESSERA_LIGHT_HEADERS is the layer
-# that precompiles its headers; those for optimized code are of no use to code that is not.
+# For code that runs so briefly that the time to compile it matters more. It uses the headers that
+# the layer TESSERA_LIGHT_HEADERS precompiles, because those for optimized code do not fit it.
 set(TESSERA_LIGHT_OPTIONS $<$<CONFIG:Release>:-O1>)
 set(TESSERA_LIGHT_HEADERS kernels)
 if(TESSERA_SANITIZE)
