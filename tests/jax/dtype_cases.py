@@ -113,9 +113,9 @@ for kind, window, strides, padding in itertools.product(
         y = lax.reduce_window(x, start, kind, window, strides, padding)
         return jnp.sum(y * jnp.cos(jnp.arange(y.size)).reshape(y.shape))
     # Small whole numbers have ties.
-    for number, x in enumerate((images, np.round(images))):
-        add(f"grad_{kind.__name__}_pool_{window}_{strides}_{padding}_{number}", jax.grad(pooled), x,
-            tolerance=1e-13)
+    for number, array in enumerate((images, np.round(images))):
+        add(f"grad_{kind.__name__}_pool_{window}_{strides}_{padding}_{number}", jax.grad(pooled),
+            array, tolerance=1e-13)
 add("linspace", lambda: jnp.linspace(0, 1, 17), tolerance=1e-15)
 add("segment_sum", lambda x: jax.ops.segment_sum(x, jnp.arange(90) % 7, 7), x, tolerance=1e-12)
 

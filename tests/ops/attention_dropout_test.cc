@@ -25,7 +25,7 @@ struct Example {
 };
 
 /// Every query sees a key: softmax over nothing is not defined.
-Example draw(std::mt19937_64& engine, DType dtype) {
+Example drawn_example(std::mt19937_64& engine, DType dtype) {
   const auto between = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
   };
@@ -55,7 +55,7 @@ Example draw(std::mt19937_64& engine, DType dtype) {
 }
 
 /// Softmax, random::bernoulli per element of the batch, and products.
-Array composed(const Example& e, const std::vector<Array>& in) {
+Array with_softmax(const Example& e, const std::vector<Array>& in) {
   const Sizes& s = e.sizes;
   const Array q = reshape(in[0], {s.batch, s.queries, s.key_heads, s.group, s.depth});
   const Shape all = {s.batch, s.key_heads * s.group, s.queries, s.keys};
@@ -94,7 +94,7 @@ std::vector<Array> results_of(const Example& e, Attend attend) {
   return gradients;
 }
 
-void expect_near(const Array& found, const Array& wanted, double tolerance) {
+void expect_close(const Array& found, const Array& wanted, double tolerance) {
   ASSERT_EQ(found.type(), wanted.type());
   const auto x = astype(found, DType::f64).to_vector<double>();
   const auto y = astype(wanted, DType::f64).to_vector<double>();
@@ -107,12 +107,12 @@ void compare_random_cases(DType dtype, int count, double tolerance) {
   std::mt19937_64 engine(testing::test_seed());
   for (int i = 0; i < count; ++i) {
     SCOPED_TRACE(fmt::format("TESSERA_TEST_SEED={} case {}", testing::test_seed(), i));
-    const Example e = draw(engine, dtype);
+    const Example e = drawn_example(engine, dtype);
     const std::vector<Array> found = results_of(e, attended);
-    const std::vector<Array> wanted = results_of(e, composed);
+    const std::vector<Array> wanted = results_of(e, with_softmax);
     for (std::size_t n = 0; n < found.size(); ++n) {
       SCOPED_TRACE(n);
-      expect_near(found[n], wanted[n], tolerance);
+      expect_close(found[n], wanted[n], tolerance);
     }
   }
 }
@@ -128,7 +128,7 @@ TEST(AttentionDropout, OfDoublesEqualsSoftmaxBernoulliAndProducts) {
 TEST(AttentionDropout, OfSecondOrderEqualsThatOfTheComposition) {
   std::mt19937_64 engine(testing::test_seed() + 1);
   for (int i = 0; i < 3; ++i) {
-    Example e = draw(engine, DType::f32);
+    Example e = drawn_example(engine, DType::f32);
     const auto second = [&](Attend attend) {
       const auto squared = [&](const std::vector<Array>& in) {
         const auto inner = grad([&](const std::vector<Array>& x) {
@@ -140,10 +140,10 @@ TEST(AttentionDropout, OfSecondOrderEqualsThatOfTheComposition) {
       return grad(squared)(e.arrays);
     };
     const std::vector<Array> found = second(attended);
-    const std::vector<Array> wanted = second(composed);
+    const std::vector<Array> wanted = second(with_softmax);
     for (std::size_t n = 0; n < found.size(); ++n) {
       SCOPED_TRACE(fmt::format("case {} operand {}", i, n));
-      expect_near(found[n], wanted[n], 3e-3);
+      expect_close(found[n], wanted[n], 3e-3);
     }
   }
 }
@@ -151,7 +151,7 @@ TEST(AttentionDropout, OfSecondOrderEqualsThatOfTheComposition) {
 TEST(AttentionDropout, HasTheSameBitsOnEveryMesh) {
   std::mt19937_64 engine(testing::test_seed() + 2);
   for (int i = 0; i < 3; ++i) {
-    Example e = draw(engine, DType::f32);
+    Example e = drawn_example(engine, DType::f32);
     const std::vector<Array> alone = results_of(e, attended);
     const Mesh mesh = make_mesh({{"x", 2}, {"y", 2}});
     const use_mesh scope(mesh);
@@ -160,7 +160,7 @@ TEST(AttentionDropout, HasTheSameBitsOnEveryMesh) {
       for (std::size_t n = 0; n < 3; ++n) {
         split.arrays[n] = device_put(e.arrays[n], NamedSharding(mesh, spec));
       }
-      const auto step = jit([&](std::vector<Array> in) {
+      const auto step = jit([&](const std::vector<Array>& in) {
         Example traced = split;
         traced.arrays = in;
         return results_of(traced, attended);
@@ -187,7 +187,7 @@ TEST(AttentionDropout, UnderVmapIsThatOfEachElement) {
 
 TEST(AttentionDropout, AtRateZeroChangesNoBit) {
   std::mt19937_64 engine(testing::test_seed() + 3);
-  Example e = draw(engine, DType::f32);
+  Example e = drawn_example(engine, DType::f32);
   e.mask.dropout->rate = 0;
   Example without = e;
   without.mask.dropout.reset();

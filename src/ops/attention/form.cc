@@ -31,8 +31,9 @@ std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
                               const std::vector<ValueId>& operands, AttentionGradient kind) {
   const ValueId d_output = scores.operand(3);
   const ValueId p = scores.shares(operands[4]);
+  const ValueId delta = scores.of_queries(operands[5]);
   const ValueId products = scores.products(d_output, scores.of_all_heads(2));
-  const ValueId e = sub(b, scores.dropped(products), scores.of_queries(operands[5]));
+  const ValueId e = sub(b, scores.dropped(products), delta);
   const ValueId ds = mul(b, p, e);
   if (kind == AttentionGradient::bias) return {ds};
   std::vector<ValueId> results;
