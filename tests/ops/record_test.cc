@@ -217,6 +217,16 @@ TEST_P(SampleOf, HasACost) {
 INSTANTIATE_TEST_SUITE_P(Ops, SampleOf, ::testing::ValuesIn(testing::all_cases()),
                          [](const auto& tested) { return tested.param.name(); });
 
+TEST(Table, TextsMayLeaveOutUsualAttributes) {
+  const ops::OpRecord& op = ir::op_named("attention");
+  const ir::Function function = testing::function_of(op, op.samples->front());
+  std::string text = ir::print(function);
+  const std::size_t begin = text.find("drop_rate");
+  ASSERT_NE(begin, std::string::npos);
+  text.erase(begin, text.find("has_bias", begin) - begin);
+  EXPECT_EQ(ir::parse(text), function) << text;
+}
+
 TEST(Table, IsSortedAndHasNoNameTwice) {
   for (std::size_t i = 1; i < ops::all_ops().size(); ++i) {
     EXPECT_LT(*ops::all_ops()[i - 1]->name, *ops::all_ops()[i]->name);

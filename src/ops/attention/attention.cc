@@ -136,11 +136,9 @@ const OpRecord attention_op{
         "reads head h / (H / K) of k and v. Query i sees the keys from i - before to i + after, "
         "where -1 is no limit, and below the length of its element of the batch. Where a query "
         "sees no key the output is 0 and lse -inf. If drop_rate is not 0, the shares of keys "
-        "become "
-        "0 where random::bernoulli with 1 - drop_rate is false, otherwise they are divided by 1 - "
-        "drop_rate: keys u32 [batch..,2] give the random bits [H,T,S] of each element of the "
-        "batch. "
-        "The scores are never stored.",
+        "become 0 where random::bernoulli with 1 - drop_rate is false, otherwise they are divided "
+        "by 1 - drop_rate: keys u32 [batch..,2] give the random bits [H,T,S] of each element of "
+        "the batch. The scores are never stored.",
     .source = "jax.nn.dot_product_attention",
     .attributes = attention_attributes(),
     .types = TypeSet::numbers,
@@ -157,6 +155,7 @@ const OpRecord attention_op{
           return attention_flops(attention_sizes(operands), 1, 1);
         },
     .samples = attention_samples(),
+    .add_usual = add_no_dropout,
 };
 
 }  // namespace tessera::ops

@@ -47,6 +47,8 @@ inline constexpr std::size_t kAttentionGradOperands = 6;  // q, k, v, d_output, 
 inline AttributeNames attention_attributes() {
   return {"after", "before", "drop_rate", "has_bias", "has_lengths", "scale"};
 }
+/// Without dropout.
+void add_no_dropout(Attributes& attributes);
 
 /// Checks q, k, v, the bias, the lengths, the attributes and the number of operands.
 AttentionSizes checked_attention(const ShapeContext& c, std::size_t first);

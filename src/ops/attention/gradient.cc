@@ -135,7 +135,8 @@ OpRecord record_of(const Gradient& gradient) {
           .stablehlo = attention_grad_form(gradient.kind),
           .reference = attention_grad_reference(gradient.kind),
           .cost = cost_rule(gradient.products, gradient.value_products),
-          .samples = grad_samples(gradient.kind)};
+          .samples = grad_samples(gradient.kind),
+          .add_usual = add_no_dropout};
 }
 
 }  // namespace

@@ -105,6 +105,10 @@ AttentionOperands attention_operands(const Attributes& attributes, std::size_t f
   return found;
 }
 
+void add_no_dropout(Attributes& attributes) {
+  if (!attributes.has("drop_rate")) attributes.set("drop_rate", 0.0);
+}
+
 std::optional<DropRule> drop_rule(const Attributes& attributes) {
   const double rate = attributes.get<double>("drop_rate");
   return rate == 0 ? std::nullopt : std::optional(DropRule(rate));
