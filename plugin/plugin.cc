@@ -29,6 +29,10 @@ static_assert(sizeof(abi::ExecuteOptions) >= 80);
 static_assert(sizeof(abi::Execute) == 80);
 static_assert(sizeof(abi::BufferToHost) == 56);
 static_assert(sizeof(abi::OutputDimensions) == 48);
+static_assert(sizeof(abi::TextOfLayout) == 56);
+static_assert(sizeof(abi::DefaultLayout<abi::Client>) == 56);
+static_assert(sizeof(abi::LayoutsOfProgram) == 40);
+static_assert(sizeof(abi::LayoutsExtension) == 80);
 static_assert(offsetof(abi::PluginApi, functions) == 40);
 
 template <std::size_t number>
