@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-std::uint64_t hash_of(const CollectiveLabel& label) {
+std::uint64_t hash_of_label(const CollectiveLabel& label) {
   // `op` is left out: the two ends of a transfer describe it differently.
   const std::uint64_t line = static_cast<std::uint64_t>(label.span.line) * 0x9e3779b97f4a7c15U;
   return run::hash_of(label.span.file, run::hash_of(label.kind)) ^ line;
@@ -86,7 +86,7 @@ std::string LinkTransport::where() const {
 }
 
 void LinkTransport::begin(const CollectiveLabel& label) {
-  const std::uint64_t hash = hash_of(label);
+  const std::uint64_t hash = hash_of_label(label);
   const Lock lock(mutex_);
   label_ = &label;
   hash_ = hash;
