@@ -24,6 +24,12 @@ inline constexpr std::uint32_t kThreefryParity = 0x1BD11BDA;
 inline constexpr std::array<std::array<int, 4>, 2> kThreefryRotations = {
     {{13, 15, 26, 6}, {17, 29, 16, 24}}};
 
+/// What is added to a counter between its rounds: the words of the key, and their sum with
+/// kThreefryParity.
+constexpr std::array<std::uint32_t, 3> threefry_schedule(KeyData key) {
+  return {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};
+}
+
 namespace detail {
 
 /// Four rounds with the rotations of group G of 5; then the words of the key schedule are added.
@@ -49,7 +55,7 @@ constexpr void threefry_group(std::uint32_t& x0, std::uint32_t& x1,
 /// vectorised.
 constexpr std::array<std::uint32_t, 2> threefry2x32(KeyData key, std::uint32_t x0,
                                                     std::uint32_t x1) {
-  const std::array<std::uint32_t, 3> schedule = {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};
+  const std::array<std::uint32_t, 3> schedule = threefry_schedule(key);
   x0 += schedule[0];
   x1 += schedule[1];
   detail::threefry_group<0>(x0, x1, schedule);

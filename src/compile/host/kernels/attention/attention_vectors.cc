@@ -179,13 +179,12 @@ template <int kVecs>
 void DrawKeptOf(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,
                 std::uint8_t* bits) {
   constexpr int kTogether = 4 / kVecs;
-  const KeyData key = counters.key;
-  const std::uint32_t schedule[3] = {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};
+  const auto schedule = threefry_schedule(counters.key);
   std::int64_t row = 0;
   for (; row + kTogether <= rows; row += kTogether) {
-    draw_rows<kVecs, kTogether>(counters, schedule, below, row, bits);
+    draw_rows<kVecs, kTogether>(counters, schedule.data(), below, row, bits);
   }
-  for (; row < rows; ++row) draw_rows<kVecs, 1>(counters, schedule, below, row, bits);
+  for (; row < rows; ++row) draw_rows<kVecs, 1>(counters, schedule.data(), below, row, bits);
 }
 
 void DrawKept(const BlockCounters& counters, std::uint32_t below, std::int64_t rows,

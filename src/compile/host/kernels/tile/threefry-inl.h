@@ -22,7 +22,7 @@ struct Counters {
   V x0[std::size_t{kVectors}];
   V x1[std::size_t{kVectors}];
 
-  // The schedule has the two words of the key, and their sum with kThreefryParity.
+  // With a threefry_schedule.
   HWY_INLINE void encrypt(const std::uint32_t* schedule) {
     add(schedule[0], schedule[1]);
     group<0>(schedule);

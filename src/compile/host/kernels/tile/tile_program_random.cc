@@ -40,15 +40,15 @@ HWY_INLINE void block(const std::uint32_t* schedule, std::uint32_t high, std::ui
 
 void random_run(const std::uint32_t* key, std::uint32_t high, std::uint32_t low,
                 std::uint32_t stride, std::uint32_t* to, std::size_t n) {
-  const std::uint32_t schedule[3] = {key[0], key[1], key[0] ^ key[1] ^ kThreefryParity};
+  const auto schedule = threefry_schedule({key[0], key[1]});
   for (; n >= kBlock; n -= kBlock) {
-    block(schedule, high, low, stride, to);
+    block(schedule.data(), high, low, stride, to);
     low += static_cast<std::uint32_t>(kBlock) * stride;
     to += kBlock;
   }
   if (n == 0) return;
   std::uint32_t rest[kBlock];
-  block(schedule, high, low, stride, rest);
+  block(schedule.data(), high, low, stride, rest);
   std::memcpy(to, rest, n * sizeof(std::uint32_t));
 }
 
