@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
@@ -48,31 +46,14 @@ inline void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-template <typename T>
-bool has_same_elements(run::Buffer& a, run::Buffer& b) {
-  const auto* x = reinterpret_cast<const T*>(a.data());
-  const auto* y = reinterpret_cast<const T*>(b.data());
-  const auto count = a.size() / static_cast<std::int64_t>(sizeof(T));
-  return std::equal(x, x + count, y, [](const T& p, const T& q) {
-    const auto is_nan = [](const T& value) { return std::isnan(static_cast<double>(value)); };
-    return std::memcmp(&p, &q, sizeof(T)) == 0 || (is_nan(p) && is_nan(q));
-  });
-}
-
 /// Whether the bits are equal, with all NaNs equal.
 inline bool is_same(run::Buffer& a, run::Buffer& b, DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return has_same_elements<float>(a, b);
-    case DType::f64:
-      return has_same_elements<double>(a, b);
-    case DType::f16:
-      return has_same_elements<float16>(a, b);
-    case DType::bf16:
-      return has_same_elements<bfloat16>(a, b);
-    default:
-      return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0;
-  }
+  const auto array_of = [&](run::Buffer& buffer) {
+    ops::HostArray array({dtype, {buffer.size() / static_cast<std::int64_t>(size_bytes(dtype))}});
+    std::copy_n(buffer.data(), buffer.size(), array.bytes().begin());
+    return array;
+  };
+  return !first_difference(array_of(a), array_of(b));
 }
 
 /// A function compiled for all devices and for the devices of this process.
