@@ -37,12 +37,8 @@ void default_layout(abi::DefaultLayout<Object>& a) {
 
 void of_buffer(abi::LayoutOfBuffer& a) { a.layout = row_major_layout(a.buffer->dims.size()); }
 
-void set_layouts(abi::LayoutsOfProgram& a, const std::vector<const abi::HeldLayout*>& layouts) {
-  a.count = layouts.size();
-  a.layouts = layouts.data();
-}
-void of_arguments(abi::LayoutsOfProgram& a) { set_layouts(a, a.compiled->held->argument_layouts); }
-void of_results(abi::LayoutsOfProgram& a) { set_layouts(a, a.compiled->held->result_layouts); }
+void of_arguments(abi::LayoutsOfProgram& a) { set_list(a, a.compiled->held->argument_layouts); }
+void of_results(abi::LayoutsOfProgram& a) { set_list(a, a.compiled->held->result_layouts); }
 
 }  // namespace
 

@@ -252,8 +252,8 @@ struct LayoutOfBuffer : Head {
 /// Of the arguments or the results of a program, which owns them.
 struct LayoutsOfProgram : Head {
   Compiled* compiled = nullptr;
-  std::size_t count = 0;  // out
-  const HeldLayout* const* layouts = nullptr;
+  std::size_t num_items = 0;  // out
+  const HeldLayout* const* items = nullptr;
 };
 
 struct LayoutsExtension {

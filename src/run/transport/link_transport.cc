@@ -22,7 +22,7 @@ using std::chrono::nanoseconds;
 std::uint64_t hash_of_label(const CollectiveLabel& label) {
   // `op` is left out: the two ends of a transfer describe it differently.
   const std::uint64_t line = static_cast<std::uint64_t>(label.span.line) * 0x9e3779b97f4a7c15U;
-  return run::hash_of(label.span.file, run::hash_of(label.kind)) ^ line;
+  return hash_of(label.span.file, hash_of(label.kind)) ^ line;
 }
 
 /// Whether a process was told while it computed.
@@ -252,7 +252,7 @@ Finding LinkTransport::diverged(const Link::Mismatch& mismatch) const {
 /// Tells all others.
 void LinkTransport::tell(Finding finding) {
   if (finding.where.empty() && is_exchanging_) finding.where = where();
-  finding.text_hash = run::hash_of(finding.text);
+  finding.text_hash = hash_of(finding.text);
   const std::string bytes = to_bytes({.finding = finding});
   findings_[static_cast<std::size_t>(rank_)] = std::move(finding);
   for (int rank = 0; rank < size(); ++rank) {
@@ -332,7 +332,7 @@ void LinkTransport::give_up(std::string_view why) noexcept {
     settle({.reason = Reason::failed, .culprit = rank_, .text = std::string(why)});
     // No exchange has thrown here, so this error has a cause of its own. Others may have ended the
     // run because of it a moment ago.
-    const std::uint64_t hash = run::hash_of(why);
+    const std::uint64_t hash = hash_of(why);
     const auto is_same = [&](const auto& finding) {
       return finding && finding->reason == Reason::failed && finding->text_hash == hash;
     };
