@@ -169,41 +169,57 @@ struct ConvTranspose {
 
 struct AttentionOptions {
   std::int64_t num_heads;
-  std::int64_t features;          // of inputs and outputs
+  std::int64_t features;          // of queries and outputs
   std::int64_t qkv_features = 0;  // of all heads, a multiple of num_heads; 0: features
   bool use_bias = true;
   bool is_causal = false;                          // position t sees positions up to t only
   Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
   Initializer bias_init = init::zeros();
   std::optional<DType> dtype = {};
-  double dropout = 0;  // in training, the rate at which probabilities are dropped
+  double dropout = 0;             // in training, the rate at which probabilities are dropped
+  std::int64_t num_kv_heads = 0;  // divides num_heads: groups of heads share keys; 0: num_heads
+  std::int64_t kv_features = 0;   // of what keys and values are made from; 0: features
 };
 
-/// Keys and values of earlier positions. A step that donates them writes them in place.
+/// Keys and values of positions that queries see. A step that donates them writes them in place.
 struct AttentionCache {
-  Array keys, values;  // [B,capacity,H,D]
+  Array keys, values;  // [B,capacity,K,D], K heads
   Array length;        // i32: how many positions there are
   AttentionCache(std::int64_t batch, std::int64_t capacity, const AttentionOptions& options);
+  /// All positions of keys and values.
+  AttentionCache(Array keys, Array values);
   TESSERA_TREE(keys, values, length)
 };
 
-/// Multi-head self-attention, x [B,T,features] -> [B,T,features].
-struct SelfAttention {
-  Param query, key, value, out;  // kernels [F,H,D], [F,H,D], [F,H,D], [H,D,F]
+/// Linen's MultiHeadDotProductAttention. Queries are x [B,T,features], and so are results.
+/// AttentionMask says more about which positions they see. Modes with a key drop probabilities.
+struct MultiHeadAttention {
+  Param query, key, value, out;  // kernels [F,H,D], [kv_features,K,D] twice, [H,D,F]
   std::optional<Param> query_bias, key_bias, value_bias, out_bias;
   bool is_causal;
   std::optional<DType> dtype;
   std::optional<Dropout> dropout;  // of probabilities
-  /// Throws UserError if num_heads does not divide the features.
-  SelfAttention(const Scope& scope, const AttentionOptions& options,
-                std::source_location where = std::source_location::current());
+  /// Throws UserError if num_heads does not divide the features, or num_kv_heads not num_heads.
+  MultiHeadAttention(const Scope& scope, const AttentionOptions& options,
+                     std::source_location where = std::source_location::current());
+  /// Self-attention: the positions of x see each other.
   Array operator()(Operand x, const Mode& mode = Mode::eval()) const;
+  Array operator()(Operand x, const AttentionMask& mask, const Mode& mode = Mode::eval()) const;
   /// For positions that follow those in the cache, which then has them too. Needs is_causal.
   Array operator()(Operand x, AttentionCache& cache) const;
-  TESSERA_COPYABLE(SelfAttention);
+  /// Cross-attention: they see the positions of `from` [B,S,kv_features], whatever is_causal says.
+  Array attend(Operand x, Operand from, const AttentionMask& mask = {},
+               const Mode& mode = Mode::eval()) const;
+  /// The same for the positions of a cache, as read() makes it once for many queries.
+  Array attend(Operand x, const AttentionCache& seen, const AttentionMask& mask = {},
+               const Mode& mode = Mode::eval()) const;
+  AttentionCache read(Operand from) const;
+  TESSERA_COPYABLE(MultiHeadAttention);
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
                  dtype, dropout)
 };
+/// Linen's name where keys and values are always made from x.
+using SelfAttention = MultiHeadAttention;
 
 /// Layers and functions of one array, such as relu, one after the other. Layers that take a Mode
 /// get `mode`, if one is given.
@@ -259,42 +275,6 @@ Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&.
   // Linen traces the layer twice, and the keys of the second time count.
   eval_shape([&] { return Layer(stacked, args...); });
   return Scanned<Layer>{Layer(stacked.traced_again(), args...)};
-}
-
-// --- Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features])
-struct SimpleCell {
-  Dense input, hidden;
-  SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
-  std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
-  Array initial_carry(std::int64_t batch) const;
-  TESSERA_MODULE(input, hidden)
-};
-
-struct LSTMCell {                    // the carry is (c, h)
-  std::vector<Dense> input, hidden;  // of the gates i, f, g, o
-  using Carry = std::pair<Array, Array>;
-  LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
-  std::pair<Carry, Array> operator()(const Carry& carry, Operand x) const;
-  Carry initial_carry(std::int64_t batch) const;
-  TESSERA_MODULE(input, hidden)
-};
-
-struct GRUCell {
-  std::vector<Dense> input, hidden;  // of the gates r, z, n
-  GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
-  std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
-  Array initial_carry(std::int64_t batch) const;
-  TESSERA_MODULE(input, hidden)
-};
-
-/// A cell at all positions of x [batch, time, inputs], beginning with this carry -> (last carry, y
-/// [batch, time, features]).
-template <typename Cell, typename Carry>
-std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x) {
-  const CallScope call(x.where);
-  const auto step = [&](const Carry& now, const Array& slice) { return cell(now, slice); };
-  auto [last, y] = tessera::scan(step, carry, transpose(x, {1, 0, 2}));
-  return {std::move(last), transpose(y, {1, 0, 2})};
 }
 }  // namespace nn
 }  // namespace tessera

@@ -7,7 +7,7 @@
 
 namespace tessera::nn {
 
-TESSERA_DEFINE_COPYABLE(SelfAttention);
+TESSERA_DEFINE_COPYABLE(MultiHeadAttention);
 
 namespace {
 
@@ -15,31 +15,45 @@ std::int64_t head_width(const AttentionOptions& options, const std::source_locat
   const std::int64_t all = options.qkv_features > 0 ? options.qkv_features : options.features;
   if (options.num_heads >= 1 && all % options.num_heads == 0) return all / options.num_heads;
   throw UserError(
-      {.what = "SelfAttention: the number of heads does not divide the number of features",
+      {.what = "MultiHeadAttention: the number of heads does not divide the number of features",
        .where = where,
        .found = std::to_string(all) + " features, " + std::to_string(options.num_heads) + " heads",
        .wanted = "features that are a multiple of the number of heads",
        .cure = "choose a number of heads that divides the features"});
 }
 
+std::int64_t num_kv_heads(const AttentionOptions& options, const std::source_location& where) {
+  const std::int64_t shared = options.num_kv_heads == 0 ? options.num_heads : options.num_kv_heads;
+  if (shared >= 1 && options.num_heads % shared == 0) return shared;
+  throw UserError(
+      {.what = "MultiHeadAttention: the heads of queries cannot share those of keys evenly",
+       .where = where,
+       .found = std::to_string(options.num_heads) +
+                " heads, num_kv_heads = " + std::to_string(options.num_kv_heads),
+       .wanted = "a number of heads that is a multiple of num_kv_heads",
+       .cure = "choose a divisor of num_heads, or leave num_kv_heads out"});
+}
+
 }  // namespace
 
-SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
-                             std::source_location where)
+MultiHeadAttention::MultiHeadAttention(const Scope& scope, const AttentionOptions& o,
+                                       std::source_location where)
     : is_causal(o.is_causal), dtype(o.dtype) {
   const std::int64_t width = head_width(o, where);
-  const std::int64_t all = o.num_heads * width;
-  auto project = [&](const char* name, Param& kernel, std::optional<Param>& bias) {
+  auto project = [&](const char* name, std::int64_t inputs, std::int64_t heads, Param& kernel,
+                     std::optional<Param>& bias) {
     const Scope child = scope / name;
-    kernel = child.param("kernel", init::flattened(o.kernel_init, o.features, all),
-                         {o.features, o.num_heads, width});
-    if (o.use_bias) bias = child.param("bias", o.bias_init, {o.num_heads, width});
+    kernel = child.param("kernel", init::flattened(o.kernel_init, inputs, heads * width),
+                         {inputs, heads, width});
+    if (o.use_bias) bias = child.param("bias", o.bias_init, {heads, width});
   };
-  project("query", query, query_bias);
-  project("key", key, key_bias);
-  project("value", value, value_bias);
+  const std::int64_t seen = o.kv_features == 0 ? o.features : o.kv_features;
+  const std::int64_t shared = num_kv_heads(o, where);
+  project("query", o.features, o.num_heads, query, query_bias);
+  project("key", seen, shared, key, key_bias);
+  project("value", seen, shared, value, value_bias);
   const Scope child = scope / "out";
-  out = child.param("kernel", init::flattened(o.kernel_init, all, o.features),
+  out = child.param("kernel", init::flattened(o.kernel_init, o.num_heads * width, o.features),
                     {o.num_heads, width, o.features});
   if (o.use_bias) out_bias = child.param("bias", o.bias_init, {o.features});
   if (o.dropout != 0) dropout = Dropout(scope, o.dropout, where);
@@ -47,45 +61,56 @@ SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
 
 namespace {
 
+/// x [B,T,F] in the dtype of the layer times a kernel [F,H,D], plus the bias.
+Array projected(const MultiHeadAttention& layer, const Array& x, const Param& kernel,
+                const std::optional<Param>& bias) {
+  const Array y = einsum("btf,fhd->bthd", x, cast(kernel, layer.dtype));
+  return bias ? y + cast(*bias, layer.dtype) : y;
+}
+
 /// What the heads read, [B,T,H,D] each.
 struct Heads {
   Array query, key, value;
 };
 
-Heads heads_of(const SelfAttention& layer, const Array& x) {
-  const auto as = [&](const Array& array) { return cast(array, layer.dtype); };
-  const Array inputs = as(x);
-  auto project = [&](const Param& kernel, const std::optional<Param>& bias) {
-    const Array y = einsum("btf,fhd->bthd", inputs, as(kernel));
-    return bias ? y + as(*bias) : y;
-  };
+Heads heads_of(const MultiHeadAttention& layer, const Array& x) {
+  const Array inputs = cast(x, layer.dtype);
   // A list is evaluated from left to right, as arguments of a call are not: the order of the three
   // decides in which order their gradients are added.
-  return {project(layer.query, layer.query_bias), project(layer.key, layer.key_bias),
-          project(layer.value, layer.value_bias)};
+  return {projected(layer, inputs, layer.query, layer.query_bias),
+          projected(layer, inputs, layer.key, layer.key_bias),
+          projected(layer, inputs, layer.value, layer.value_bias)};
 }
 
-Array joined(const SelfAttention& layer, const Array& attended) {
+Array joined(const MultiHeadAttention& layer, const Array& attended) {
   const Array y = einsum("bthd,hdf->btf", attended, cast(layer.out, layer.dtype));
   return layer.out_bias ? y + cast(*layer.out_bias, layer.dtype) : y;
 }
 
+AttentionMask in_mode(const MultiHeadAttention& layer, AttentionMask mask, const Mode& mode) {
+  if (layer.dropout && mode.dropout_key && !mask.dropout) {
+    mask.dropout = AttentionDropout{layer.dropout->rate, layer.dropout->fold(*mode.dropout_key)};
+  }
+  return mask;
+}
+
 /// Throws UserError unless the cache has room for these keys.
-void check_cache(const SelfAttention& layer, const AttentionCache& cache, const Array& keys,
+void check_cache(const MultiHeadAttention& layer, const AttentionCache& cache, const Array& keys,
                  const std::source_location& where) {
   if (!layer.is_causal) {
-    throw UserError({.what = "SelfAttention: a cache needs positions that see earlier ones only",
-                     .where = where,
-                     .found = "is_causal = false",
-                     .wanted = "a causal layer",
-                     .cure = "set is_causal in the options, or call the layer without a cache"});
+    throw UserError(
+        {.what = "MultiHeadAttention: a cache needs positions that see earlier ones only",
+         .where = where,
+         .found = "is_causal = false",
+         .wanted = "a causal layer",
+         .cure = "set is_causal in the options, or call the layer without a cache"});
   }
   const Type& held = cache.keys.type(where);
   const Type& added = keys.type(where);
   Shape room = added.shape;
   room[1] = held.rank() == 4 ? std::max(added.shape[1], held.shape[1]) : added.shape[1];
   if (held == Type{added.dtype, room} && cache.values.type(where) == held) return;
-  throw UserError({.what = "SelfAttention: the cache does not fit the layer and its input",
+  throw UserError({.what = "MultiHeadAttention: the cache does not fit the layer and its input",
                    .where = where,
                    .found = "a cache of " + to_string(held) + " for keys " + to_string(added),
                    .wanted = "the batch, heads and dtype of the layer, and at least " +
@@ -110,27 +135,34 @@ AttentionMask mask_of(const Array& before, const Array& keys, std::int64_t queri
 
 }  // namespace
 
-Array SelfAttention::operator()(Operand x, const Mode& mode) const {
+Array MultiHeadAttention::operator()(Operand x, const Mode& mode) const {
+  return (*this)(x, AttentionMask{}, mode);
+}
+
+Array MultiHeadAttention::operator()(Operand x, const AttentionMask& mask, const Mode& mode) const {
   const CallScope call(x.where);
   const Heads heads = heads_of(*this, x.array);
-  AttentionMask mask{.is_causal = is_causal};
-  if (dropout && mode.dropout_key) {
-    mask.dropout = AttentionDropout{dropout->rate, dropout->fold(*mode.dropout_key)};
-  }
-  return joined(*this, attention(heads.query, heads.key, heads.value, mask));
+  AttentionMask own = in_mode(*this, mask, mode);
+  own.is_causal = mask.is_causal || is_causal;
+  return joined(*this, attention(heads.query, heads.key, heads.value, own));
 }
 
 AttentionCache::AttentionCache(std::int64_t batch, std::int64_t capacity,
                                const AttentionOptions& options)
     : length(zeros({}, DType::i32)) {
-  const Shape shape = {batch, capacity, options.num_heads,
-                       head_width(options, std::source_location::current())};
+  const auto where = std::source_location::current();
+  const Shape shape = {batch, capacity, num_kv_heads(options, where), head_width(options, where)};
   const DType held = options.dtype.value_or(DType::f32);
   keys = zeros(shape, held);
   values = zeros(shape, held);  // an array of its own, so that both can be donated
 }
 
-Array SelfAttention::operator()(Operand x, AttentionCache& cache) const {
+AttentionCache::AttentionCache(Array k, Array v)
+    : keys(std::move(k)),
+      values(std::move(v)),
+      length(full({}, static_cast<std::int32_t>(keys.dim(1)), DType::i32)) {}
+
+Array MultiHeadAttention::operator()(Operand x, AttentionCache& cache) const {
   const CallScope call(x.where);
   const Heads heads = heads_of(*this, x.array);
   check_cache(*this, cache, heads.key, x.where);
@@ -141,6 +173,30 @@ Array SelfAttention::operator()(Operand x, AttentionCache& cache) const {
   const AttentionMask mask = mask_of(cache.length, cache.keys, queries);
   cache.length = cache.length + static_cast<std::int32_t>(queries);
   return joined(*this, attention(heads.query, cache.keys, cache.values, mask));
+}
+
+AttentionCache MultiHeadAttention::read(Operand from) const {
+  const CallScope call(from.where);
+  const Array inputs = cast(from.array, dtype);
+  Array keys = projected(*this, inputs, key, key_bias);
+  return {std::move(keys), projected(*this, inputs, value, value_bias)};
+}
+
+Array MultiHeadAttention::attend(Operand x, Operand from, const AttentionMask& mask,
+                                 const Mode& mode) const {
+  const CallScope call(x.where);
+  const Array queries = projected(*this, cast(x.array, dtype), query, query_bias);
+  const AttentionCache seen = read(from);
+  return joined(*this, attention(queries, seen.keys, seen.values, in_mode(*this, mask, mode)));
+}
+
+Array MultiHeadAttention::attend(Operand x, const AttentionCache& seen, const AttentionMask& mask,
+                                 const Mode& mode) const {
+  const CallScope call(x.where);
+  AttentionMask own = in_mode(*this, mask, mode);
+  if (!own.lengths) own.lengths = broadcast_to(seen.length, {seen.keys.dim(0)});
+  const Array queries = projected(*this, cast(x.array, dtype), query, query_bias);
+  return joined(*this, attention(queries, seen.keys, seen.values, own));
 }
 
 namespace {

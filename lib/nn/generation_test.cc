@@ -104,6 +104,66 @@ TEST(SelfAttention, DropsProbabilitiesInTraining) {
   EXPECT_GT(largest_difference(y, layer(x, Mode::train(Key(6)))), 1e-2);
 }
 
+/// The layer in which each head of keys and values has been copied for the heads that share it.
+MultiHeadAttention with_all_heads(const MultiHeadAttention& grouped,
+                                  const AttentionOptions& options) {
+  AttentionOptions all = options;
+  all.num_kv_heads = 0;
+  MultiHeadAttention layer(Scope(Key(1)), all);
+  const std::int64_t times = options.num_heads / options.num_kv_heads;
+  const auto copied = [&](const Param& x) {
+    const Array each = broadcast_to(reshape(x, {x.dim(0), x.dim(1), 1, x.dim(2)}),
+                                    {x.dim(0), x.dim(1), times, x.dim(2)});
+    return x.with_value(reshape(each, {x.dim(0), options.num_heads, x.dim(2)}));
+  };
+  layer.query = grouped.query;
+  layer.out = grouped.out;
+  layer.key = copied(grouped.key);
+  layer.value = copied(grouped.value);
+  return layer;
+}
+
+TEST(MultiHeadAttention, GroupsOfHeadsShareKeys) {
+  const Array x = input(2, 7);
+  for (const std::int64_t shared : {1, 2, 4}) {
+    const AttentionOptions options{.num_heads = 4,
+                                   .features = 6,
+                                   .qkv_features = 8,
+                                   .use_bias = false,
+                                   .is_causal = true,
+                                   .num_kv_heads = shared};
+    const MultiHeadAttention layer(Scope(Key(1)), options);
+    EXPECT_EQ(layer.key.shape(), (Shape{6, shared, 2}));
+    const MultiHeadAttention all = with_all_heads(layer, options);
+    EXPECT_LT(largest_difference(layer(x), all(x)), 2e-6);
+    AttentionCache cache(2, 9, options);
+    EXPECT_EQ(cache.keys.shape(), (Shape{2, 9, shared, 2}));
+    EXPECT_LT(largest_difference(in_pieces(layer, x, {3, 1, 3}, cache), all(x)), 2e-6);
+  }
+  EXPECT_THROW(
+      MultiHeadAttention(Scope(Key(1)), {.num_heads = 4, .features = 8, .num_kv_heads = 3}),
+      UserError);
+}
+
+TEST(MultiHeadAttention, SeesWhatACacheHoldsSoFar) {
+  const MultiHeadAttention layer(Scope(Key(1)), causal());
+  const Array x = input(2, 5);
+  AttentionCache cache(2, 8, causal());
+  layer(x.slice(1, 0, 3), cache);
+  EXPECT_LT(largest_difference(layer.attend(x, cache), layer.attend(x, x.slice(1, 0, 3))), 2e-6);
+}
+
+TEST(MultiHeadAttention, DropsProbabilitiesOfWhatItSees) {
+  AttentionOptions options{.num_heads = 2, .features = 6, .dropout = 0.5, .kv_features = 3};
+  const MultiHeadAttention layer(Scope(Key(1)), options);
+  const Array x = input(2, 5);
+  const Array seen = random::normal(Key(8), {2, 4, 3});
+  const Array kept = layer.attend(x, seen);
+  const Array dropped = layer.attend(x, seen, {}, Mode::train(Key(2)));
+  EXPECT_GT(largest_difference(dropped, kept), 1e-2);
+  EXPECT_TRUE(array_equal(dropped, layer.attend(x, seen, {}, Mode::train(Key(2)))));
+}
+
 TEST(AttentionCache, IsWrittenInPlace) {
   const AttentionOptions options{.num_heads = 4, .features = 8, .is_causal = true};
   const SelfAttention layer(Scope(Key(1)), options);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <tessera/nn.h>
+#include <tessera/recurrent.h>
 #include <tessera/tessera.h>
 
 #include "tests/peers/golden.h"
@@ -20,12 +21,12 @@ Array array_of(const Json& packed) {
   return array(packed["values"].get<std::vector<float>>(), packed["shape"].get<Shape>());
 }
 
-/// Equal up to some roundings of f32 of the largest element.
-void expect_near(const Array& found, const Json& wanted, const std::string& name) {
+/// Equal up to some roundings of f32 of the largest element, or of `largest`.
+void expect_near(const Array& found, const Json& wanted, const std::string& name,
+                 float largest = 1) {
   ASSERT_EQ(found.shape(), wanted["shape"].get<Shape>()) << name;
   const auto values = found.to_vector<float>();
   const auto numbers = wanted["values"].get<std::vector<float>>();
-  float largest = 1;
   for (const float number : numbers) largest = std::max(largest, std::abs(number));
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_NEAR(values[i], numbers[i], 4e-6F * largest) << name << ", element " << i;
@@ -51,23 +52,23 @@ Layer with_recorded(const Layer& layer, const Json& c) {
 }
 
 /// What a layer returns and what its derivative is.
-template <typename Layer>
+template <typename Layer, typename Input>
 struct Result {
   Array y;
   Layer after, gradients;
-  Array x_gradient;
+  Input x_gradient;
   TESSERA_TREE(y, after, gradients, x_gradient)
 };
 
-template <typename Layer, typename F>
-Result<Layer> evaluate(const Layer& layer, const Array& x, const F& apply) {
-  const auto loss = [&](Layer l, const Array& a) {
+template <typename Layer, typename Input, typename F>
+Result<Layer, Input> evaluate(const Layer& layer, const Input& x, const F& apply) {
+  const auto loss = [&](Layer l, const Input& a) {
     Array y = apply(l, a);
     return std::tuple(weighted(y), std::move(y), std::move(l));
   };
-  const auto run = jit([&](const Layer& l, const Array& a) {
+  const auto run = jit([&](const Layer& l, const Input& a) {
     auto [value, y, after, gradients] = value_and_grad<0, 1>(loss)(l, a);
-    return Result<Layer>{y, after, std::get<0>(gradients), std::get<1>(gradients)};
+    return Result<Layer, Input>{y, after, std::get<0>(gradients), std::get<1>(gradients)};
   });
   return run(layer, x);
 }
@@ -82,23 +83,29 @@ void expect_same_bits(const T& found, const T& wanted, const std::string& name) 
   }
 }
 
+template <typename Layer>
+void expect_near_gradients(const Layer& found, const Json& c, const std::string& name,
+                           float largest = 1) {
+  const std::vector<Param> gradients = tree_params(found);
+  std::size_t num_trained = 0;
+  for (const Param& gradient : gradients) {
+    if (!gradient.is_trained()) continue;
+    ++num_trained;
+    expect_near(gradient, c["gradients"][gradient.path()], name + " " + gradient.path(), largest);
+  }
+  EXPECT_EQ(num_trained, c["gradients"].size());
+}
+
 /// Compares with the recorded numbers, and meshes of several layouts with no mesh.
 template <typename Layer, typename F>
 void check(const Layer& made, const Json& c, const F& apply) {
   const std::string name = c["name"].get<std::string>() + " " + c["options"].dump();
   const Layer layer = with_recorded(made, c);
   const Array x = array_of(c["x"]);
-  const Result<Layer> alone = evaluate(layer, x, apply);
+  const auto alone = evaluate(layer, x, apply);
   expect_near(alone.y, c["y"], name);
   expect_near(alone.x_gradient, c["x_gradient"], name);
-  const std::vector<Param> gradients = tree_params(alone.gradients);
-  std::size_t num_trained = 0;
-  for (const Param& gradient : gradients) {
-    if (!gradient.is_trained()) continue;
-    ++num_trained;
-    expect_near(gradient, c["gradients"][gradient.path()], name + " " + gradient.path());
-  }
-  EXPECT_EQ(num_trained, c["gradients"].size());
+  expect_near_gradients(alone.gradients, c, name);
   for (const std::int64_t devices : {2, 4}) {
     const Mesh mesh = make_mesh({{"data", devices}});
     for (const P& spec : {P{"data"}, P{none, "data"}}) {
@@ -179,6 +186,56 @@ TEST(LayersGolden, ValuesAndGradients) {
     ++counts[c["name"]];
   }
   EXPECT_EQ(counts.size(), 7U);
+}
+
+/// What the queries are made from, and what they see.
+struct Inputs {
+  Array x, seen;
+  TESSERA_TREE(x, seen)
+};
+
+void check_attention(const Json& c) {
+  const Json& o = c["options"];
+  const std::string name = "attention " + o.dump();
+  const Inputs inputs{array_of(c["x"]), array_of(c["seen"])};
+  const MultiHeadAttention layer =
+      with_recorded(MultiHeadAttention(Scope(Key(0)), {.num_heads = o["heads"],
+                                                       .features = inputs.x.dim(2),
+                                                       .qkv_features = o["qkv"],
+                                                       .use_bias = o["use_bias"],
+                                                       .kv_features = inputs.seen.dim(2)}),
+                    c);
+  AttentionMask mask{.is_causal = o["causal"]};
+  if (o["padded"]) {
+    mask.lengths = array(c["lengths"].get<std::vector<std::int32_t>>(), {inputs.x.dim(0)});
+  }
+  const auto apply = [&](const MultiHeadAttention& l, const Inputs& in) {
+    return o["cross"] ? l.attend(in.x, in.seen, mask) : l(in.x, mask);
+  };
+  const auto apply_read = [&](const MultiHeadAttention& l, const Inputs& in) {
+    return l.attend(in.x, l.read(o["cross"] ? in.seen : in.x), mask);
+  };
+  const auto alone = evaluate(layer, inputs, apply);
+  const auto after_reading = evaluate(layer, inputs, apply_read);
+  constexpr float kTerms = 16;  // of scores, which cancel where a query sees one key
+  for (const auto* found : {&alone, &after_reading}) {
+    expect_near(found->y, c["y"], name);
+    expect_near(found->x_gradient.x, c["x_gradient"], name, kTerms);
+    expect_near(found->x_gradient.seen, c["seen_gradient"], name, kTerms);
+    expect_near_gradients(found->gradients, c, name, kTerms);
+  }
+  const Mesh mesh = make_mesh({{"data", 2}});
+  const MultiHeadAttention placed = device_put(layer, fsdp_shardings(mesh, layer, "data"));
+  for (const P& spec : {P{"data"}, P{none, "data"}}) {
+    const Inputs split = device_put(inputs, NamedSharding(mesh, spec));
+    expect_same_bits(evaluate(placed, split, apply), alone, name + " " + to_string(spec));
+  }
+}
+
+TEST(LayersGolden, AttentionToOtherArrays) {
+  const Json golden = read_golden("layers.json");
+  EXPECT_EQ(golden["attention"].size(), 12U);
+  for (const Json& c : golden["attention"]) check_attention(c);
 }
 
 TEST(LayersGolden, OrthogonalMatrices) {

@@ -1,5 +1,5 @@
 // Cells of recurrent networks, with the parameters of Linen's.
-#include <tessera/nn.h>
+#include <tessera/recurrent.h>
 
 #include "nn/line_of.h"
 

@@ -5,6 +5,7 @@
 #include <tessera/data.h>
 #include <tessera/nn.h>
 #include <tessera/optim.h>
+#include <tessera/recurrent.h>
 #include <tessera/tessera.h>
 
 namespace tessera::coming_from {

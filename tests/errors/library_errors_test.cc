@@ -51,7 +51,7 @@ TEST(LayerErrors, HeadsDoNotDivide) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::SelfAttention(scope, {.num_heads = 3, .features = 8}); });
   EXPECT_EQ(error.text,
-            "SelfAttention: the number of heads does not divide the number of features\n"
+            "MultiHeadAttention: the number of heads does not divide the number of features\n"
             "  where:  <this line>\n"
             "  found:  8 features, 3 heads\n"
             "  wanted: features that are a multiple of the number of heads\n"
@@ -395,7 +395,7 @@ TEST(LayerErrors, CacheOfALayerThatSeesAll) {
   nn::AttentionCache cache(1, 3, options);
   const Caught error = caught([&] { layer(ones({1, 1, 4}), cache); });
   EXPECT_EQ(error.text,
-            "SelfAttention: a cache needs positions that see earlier ones only\n"
+            "MultiHeadAttention: a cache needs positions that see earlier ones only\n"
             "  where:  <this line>\n"
             "  found:  is_causal = false\n"
             "  wanted: a causal layer\n"
@@ -409,7 +409,7 @@ TEST(LayerErrors, CacheThatIsTooSmall) {
   const Caught error = caught([&] { layer(ones({1, 4, 4}), cache); });
   EXPECT_EQ(
       error.text,
-      "SelfAttention: the cache does not fit the layer and its input\n"
+      "MultiHeadAttention: the cache does not fit the layer and its input\n"
       "  where:  <this line>\n"
       "  found:  a cache of f32[1,3,2,2] for keys f32[1,4,2,2]\n"
       "  wanted: the batch, heads and dtype of the layer, and at least 4 positions\n"

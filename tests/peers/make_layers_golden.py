@@ -167,6 +167,37 @@ def derivatives():
                        hessian=packed(jax.hessian(scalar)(x)))
 
 
+def attentions():
+    """Of x to itself or to other arrays, with padding at random lengths."""
+    for i in range(12):
+        heads, width, kv_width = (int(n) for n in rng.integers(1, 4, 3))
+        features = int(rng.integers(2, 7))
+        options = dict(heads=heads, qkv=heads * width, use_bias=bool(rng.integers(2)),
+                       cross=i % 3 > 0, causal=bool(rng.integers(2)), padded=bool(i % 2))
+        batch, queries = (int(n) for n in rng.integers(1, 5, 2))
+        keys = int(rng.integers(1, 6)) if options["cross"] else queries
+        x = array((batch, queries, features))
+        seen = array((batch, keys, kv_width + 1)) if options["cross"] else x
+        lengths = rng.integers(1, keys + 1, batch)
+        mask = np.ones((batch, 1, queries, keys), bool)
+        if options["causal"]:
+            mask &= np.arange(queries)[:, None] >= np.arange(keys)
+        if options["padded"]:
+            mask &= np.arange(keys) < lengths[:, None, None, None]
+        layer = nn.MultiHeadDotProductAttention(heads, qkv_features=heads * width,
+                                                use_bias=options["use_bias"])
+        params = randomised(layer.init(jax.random.PRNGKey(0), x, seen)["params"])
+
+        def apply(p, a, b):
+            return layer.apply(dict(params=p), a, b if options["cross"] else a, mask=mask)
+
+        gradients = jax.grad(lambda *args: weighted(apply(*args)), (0, 1, 2))(params, x, seen)
+        yield dict(options=options, x=packed(x), seen=packed(seen), lengths=lengths.tolist(),
+                   params=packed_tree(params), y=packed(apply(params, x, seen)),
+                   gradients=packed_tree(gradients[0]), x_gradient=packed(gradients[1]),
+                   seen_gradient=packed(gradients[2]))
+
+
 def all_of(*makers):
     return [case for make in makers for case in make()]
 
@@ -174,4 +205,5 @@ def all_of(*makers):
 FILE.write_text(json.dumps(dict(
     source=f"Flax {flax.__version__}, Optax {optax.__version__}, JAX {jax.__version__}",
     layers=all_of(batch_norms, norms, transposed_convolutions, cells),
-    orthogonal=all_of(orthogonal), losses=all_of(losses), derivatives=all_of(derivatives))) + "\n")
+    orthogonal=all_of(orthogonal), losses=all_of(losses), derivatives=all_of(derivatives),
+    attention=all_of(attentions))) + "\n")
