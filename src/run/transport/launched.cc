@@ -70,17 +70,25 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
   call();
 }
 
-/// What the process that watches the end of this one does before it kills it.
-std::function<void()> on_stopped_at_end(const LaunchOptions& options, const Launch& launch,
-                                        milliseconds time) {
-  return [options, rank = launch.rank, time] {
-    options.on_error(
-        std::make_exception_ptr(RuntimeFault(fmt::format(
-            "rank {} has been stopped for {:.4g} s while it ended, and is killed; all ranks had "
-            "finished their work",
-            rank, std::chrono::duration<double>(time).count()))),
-        true);
-  };
+/// A limit of the process that watches the end of this one, and what it says before it kills.
+EndWatch::Limit limit_of_watch(const LaunchOptions& options, milliseconds time,
+                               const std::string& what, const std::string& then) {
+  const std::chrono::duration<double> seconds = time;
+  const RuntimeFault fault(fmt::format("{} for {:.4g} s {}", what, seconds.count(), then));
+  return {.time = time,
+          .report = [options, fault] { options.on_error(std::make_exception_ptr(fault), true); }};
+}
+
+EndWatch::Limit limit_of_stopped(const LaunchOptions& options, int rank, milliseconds time) {
+  return limit_of_watch(options, time, fmt::format("rank {} has been stopped", rank),
+                        "while it ended, and is killed; all ranks had finished their work");
+}
+
+/// The first of the ranks of a machine has the shortest time, so it alone reports.
+EndWatch::Limit limit_of_launcher(const LaunchOptions& options, int rank, milliseconds time) {
+  return limit_of_watch(options, time + milliseconds(100) * rank, "mpirun has not ended",
+                        "after the last of its processes, and is killed; why these have ended is "
+                        "told above");
 }
 
 /// Leaves the processes that do not report the error time to be ended by the one that does.
@@ -138,7 +146,8 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
   }
   // Shorter than the time after which the others, without a name, say that MPI_Finalize hangs.
   const milliseconds patience = options.timeout * 3 / 4;
-  EndWatch end_watch(patience, on_stopped_at_end(options, *launch, patience));
+  EndWatch end_watch(limit_of_stopped(options, launch->rank, patience),
+                     limit_of_launcher(options, launch->rank, patience));
   const TesseraMpi* mpi = nullptr;
   std::unique_ptr<MpiLink> made;
   try {
