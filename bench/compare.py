@@ -228,7 +228,9 @@ def scripts_contenders(args):
                "mlp of 1024, scan": ["pjit_mlp.py"],
                "mlp of 256, scan": ["pjit_mlp.py", "--depth", "256"],
                "vit, 4x2": ["vit.py"],
-               "encoder, FSDP, microbatches": ["pipeline_transformer.py"]}
+               "encoder, FSDP, microbatches": ["pipeline_transformer.py"],
+               "ResNet-50, data=8": ["flax_resnet.py"],
+               "Flax transformer, FSDP": ["flax_transformer.py"]}
     contenders = []
     for group, (script, *flags) in scripts.items():
         command = [*python, str(PEERS / script), *flags, "--steps", str(args.steps)]
