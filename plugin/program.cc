@@ -16,9 +16,13 @@ namespace tessera::plugin {
 
 namespace {
 
-/// `num_terms`: dimensions in front that JAX does not see.
-Port port_of(const run::Placement& placement, std::size_t num_terms) {
-  Port port{.type = run::pjrt::element_type(placement.type.dtype),
+abi::ElementType element_type(DType dtype, HiddenDims hidden) {
+  if (hidden.parts == 0) return run::pjrt::element_type(dtype);
+  return dtype == DType::f64 ? abi::ElementType::c128 : abi::ElementType::c64;
+}
+
+Port port_of(const run::Placement& placement, HiddenDims hidden) {
+  Port port{.type = element_type(placement.type.dtype, hidden),
             .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
             .tile_of = {},
             .dims = {}};
@@ -28,7 +32,8 @@ Port port_of(const run::Placement& placement, std::size_t num_terms) {
   }
   for (std::int64_t tile = 0; tile < placement.layout.num_tiles(); ++tile) {
     const std::vector<std::int64_t>& size = placement.layout.box(tile).size;
-    port.dims.emplace_back(size.begin() + static_cast<std::ptrdiff_t>(num_terms), size.end());
+    port.dims.emplace_back(size.begin() + static_cast<std::ptrdiff_t>(hidden.terms),
+                           size.end() - static_cast<std::ptrdiff_t>(hidden.parts));
   }
   return port;
 }
@@ -70,14 +75,18 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   fingerprint = hex(code);
   for (std::size_t i = 0; i < program.arguments().size(); ++i) {
     const run::Placement& placement = *program.arguments()[i];
-    arguments.push_back(port_of(placement, program.argument_terms()[i]));
-    argument_shardings.texts.push_back(op_sharding(placement, program.argument_terms()[i]));
+    const HiddenDims hidden{.terms = program.argument_terms()[i],
+                            .parts = program.argument_is_complex()[i] ? 1U : 0U};
+    arguments.push_back(port_of(placement, hidden));
+    argument_shardings.texts.push_back(op_sharding(placement, hidden));
     argument_layouts.push_back(row_major_layout(arguments.back().dims[0].size()));
   }
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const run::Placement& placement = *program.results()[i];
-    results.push_back(port_of(placement, program.result_terms()[i]));
-    result_shardings.texts.push_back(op_sharding(placement, program.result_terms()[i]));
+    const HiddenDims hidden{.terms = program.result_terms()[i],
+                            .parts = program.result_is_complex()[i] ? 1U : 0U};
+    results.push_back(port_of(placement, hidden));
+    result_shardings.texts.push_back(op_sharding(placement, hidden));
     memory_kinds.texts.emplace_back(kMemoryKind);
     result_types.push_back(results.back().type);
     const std::vector<std::int64_t>& dims = results.back().dims[0];

@@ -97,7 +97,7 @@ std::string device_assignment(const std::vector<int>& devices) {
   return bytes;
 }
 
-std::string op_sharding(const run::Placement& placement, std::size_t num_term_dims) {
+std::string op_sharding(const run::Placement& placement, HiddenDims hidden) {
   std::string bytes;
   protozero::pbf_writer message(bytes);
   const Layout& layout = placement.layout;
@@ -105,9 +105,9 @@ std::string op_sharding(const run::Placement& placement, std::size_t num_term_di
   std::vector<std::int64_t> counts;  // per dimension: first those of the terms
   std::int64_t num_tiles = 1;
   std::int64_t num_terms = 1;
-  for (std::size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
+  for (std::size_t dim = 0; dim + hidden.parts < placement.type.shape.size(); ++dim) {
     counts.push_back(layout.num_shards_of(dim));
-    (dim < num_term_dims ? num_terms : num_tiles) *= counts.back();
+    (dim < hidden.terms ? num_terms : num_tiles) *= counts.back();
   }
   const std::int64_t replicas = num_devices / (num_tiles * num_terms);
   if (num_tiles == 1 && (num_terms == 1 || replicas == 1)) {
@@ -123,7 +123,7 @@ std::string op_sharding(const run::Placement& placement, std::size_t num_term_di
     std::int64_t tile = 0;
     std::int64_t term = 0;
     for (std::size_t dim = 0; dim < counts.size(); ++dim) {
-      std::int64_t& number = dim < num_term_dims ? term : tile;
+      std::int64_t& number = dim < hidden.terms ? term : tile;
       number = number * counts[dim] + layout.shard(dim, digits);
     }
     devices[static_cast<std::size_t>(tile * num_terms + term)].push_back(device);
@@ -132,7 +132,7 @@ std::string op_sharding(const run::Placement& placement, std::size_t num_term_di
   for (const std::vector<std::int64_t>& each : devices) {
     all.insert(all.end(), each.begin(), each.end());
   }
-  std::vector<std::int64_t> dims(counts.begin() + static_cast<std::ptrdiff_t>(num_term_dims),
+  std::vector<std::int64_t> dims(counts.begin() + static_cast<std::ptrdiff_t>(hidden.terms),
                                  counts.end());
   std::vector<std::int32_t> last;  // what the last dimensions mean
   if (num_terms > 1) {

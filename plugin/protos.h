@@ -19,7 +19,13 @@ CompileOptions read_compile_options(std::string_view bytes);
 
 /// DeviceAssignmentProto of one replica.
 std::string device_assignment(const std::vector<int>& devices);
-/// xla.OpSharding. The first `num_term_dims` dimensions hold terms of a sum; JAX does not see them.
-std::string op_sharding(const run::Placement& placement, std::size_t num_term_dims);
+/// Dimensions that JAX does not see: in front those that hold terms of a sum, behind the one that
+/// holds the parts of complex numbers.
+struct HiddenDims {
+  std::size_t terms = 0;
+  std::size_t parts = 0;
+};
+/// xla.OpSharding.
+std::string op_sharding(const run::Placement& placement, HiddenDims hidden);
 
 }  // namespace tessera::plugin

@@ -134,6 +134,8 @@ ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices) {
   donated_ = imported.donated;
   argument_terms_ = imported.argument_terms;
   result_terms_ = imported.result_terms;
+  argument_is_complex_ = imported.argument_is_complex;
+  result_is_complex_ = imported.result_is_complex;
   const Settings settings = current_settings();
   program_ = program_of(imported, settings, {});
   arguments_.assign(program_->inputs.begin(),

@@ -37,6 +37,9 @@ class ModuleProgram {
   /// How many dimensions in front hold terms of a sum: see stablehlo::Imported.
   const std::vector<std::size_t>& argument_terms() const { return argument_terms_; }
   const std::vector<std::size_t>& result_terms() const { return result_terms_; }
+  /// Whether it is complex, with the two parts along a last dimension.
+  const std::vector<bool>& argument_is_complex() const { return argument_is_complex_; }
+  const std::vector<bool>& result_is_complex() const { return result_is_complex_; }
   /// The partitioned program, and its collectives with what causes them.
   std::string text() const;
   std::string explain() const;
@@ -61,6 +64,8 @@ class ModuleProgram {
   std::vector<bool> donated_;
   std::vector<std::size_t> argument_terms_;
   std::vector<std::size_t> result_terms_;
+  std::vector<bool> argument_is_complex_;
+  std::vector<bool> result_is_complex_;
 };
 
 }  // namespace tessera::detail

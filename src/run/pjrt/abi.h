@@ -140,6 +140,8 @@ enum class ElementType : int {
   f32 = 11,
   f64 = 12,
   bf16 = 13,
+  c64 = 14,
+  c128 = 15,
 };
 
 struct Version {

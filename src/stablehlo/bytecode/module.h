@@ -34,10 +34,10 @@ struct Type {
   };
   Kind kind = Kind::scalar;
   Dialect dialect = Dialect::builtin;
-  std::string_view name;  // of a scalar: i1, i32, ui32, si8, bf16, f32, index, token, ...
-  std::vector<std::int64_t> shape;
-  std::vector<const Type*> types;
-  std::vector<const Type*> results;
+  std::string_view name = {};  // of a scalar: i1, i32, ui32, si8, bf16, f32, index, token, ...
+  std::vector<std::int64_t> shape = {};
+  std::vector<const Type*> types = {};
+  std::vector<const Type*> results = {};
   const Attribute* encoding = nullptr;
   std::int64_t depth = 1;  // of the tree below it
   std::int64_t nodes = 1;  // in the tree below it, shared ones counted each time
@@ -85,10 +85,10 @@ struct Attribute {
   };
   Kind kind = Kind::unit;
   Dialect dialect = Dialect::builtin;
-  std::string_view name;
-  std::string_view text;
-  std::vector<std::int64_t> numbers;
-  std::vector<const Attribute*> items;
+  std::string_view name = {};
+  std::string_view text = {};
+  std::vector<std::int64_t> numbers = {};
+  std::vector<const Attribute*> items = {};
   const Type* type = nullptr;
   std::int64_t depth = 1;
   std::int64_t nodes = 1;
@@ -108,12 +108,12 @@ struct Region {
 };
 
 struct Operation {
-  std::string_view name;                   // vhlo.add_v1
-  std::vector<NamedAttribute> properties;  // sorted by name
-  std::vector<NamedAttribute> attributes;  // others, sorted by name
-  std::vector<ValueNumber> operands;
-  std::vector<ValueNumber> results;
-  std::vector<Region> regions;
+  std::string_view name = {};                   // vhlo.add_v1
+  std::vector<NamedAttribute> properties = {};  // sorted by name
+  std::vector<NamedAttribute> attributes = {};  // others, sorted by name
+  std::vector<ValueNumber> operands = {};
+  std::vector<ValueNumber> results = {};
+  std::vector<Region> regions = {};
   const Attribute* location = nullptr;
 
   /// nullptr if the operation has no attribute of this name.
@@ -129,6 +129,7 @@ struct Module {
   std::vector<const Type*> value_types;  // by number
   std::deque<Type> types;
   std::deque<Attribute> attributes;
+  std::deque<std::string> texts;  // of attributes that were made, not read
 };
 
 /// The innermost line of the program that a location names; empty if it names none.

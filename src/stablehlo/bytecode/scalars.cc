@@ -268,7 +268,8 @@ Elements::Elements(const Attribute& constant, std::size_t offset) : bytes_(const
   } else {
     is_splat_ = bytes_.size() == element_bytes && size != 0;
   }
-  if (is_packed_ || is_splat_) return;
+  const bool has_one_for_none = size == 0 && bytes_.size() == element_bytes;
+  if (is_packed_ || is_splat_ || has_one_for_none) return;
   if (bytes_.size() % element_bytes != 0 || bytes_.size() / element_bytes != size) fail();
 }
 

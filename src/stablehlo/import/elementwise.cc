@@ -277,6 +277,29 @@ Values bitcast(Context& c) {
   return {join_bits(c, c.operand(0), result)};
 }
 
+/// The real or the imaginary part of an argument of `main`.
+ValueId part_of(Context& c, std::int64_t part) {
+  const ValueId x = c.operand(0);
+  c.need(is_complex(*c.frame.context().module.value_types[c.op.operands[0]]),
+         "a part of a real number");
+  const std::int64_t last = c.type(x).rank() - 1;
+  return ops::reshape(c.b(), ops::slice_dim(c.b(), x, last, part, part + 1), c.result().shape);
+}
+
+Values real(Context& c) { return {part_of(c, 0)}; }
+Values imag(Context& c) { return {part_of(c, 1)}; }
+
+/// A result of `main`.
+Values complex(Context& c) {
+  Shape column = c.type(c.operand(0)).shape;
+  column.push_back(1);
+  c.need(c.operands.size() == 2 && c.type(c.operand(0)) == c.type(c.operand(1)),
+         "parts of different types");
+  Values parts;
+  for (const ValueId part : c.operands) parts.push_back(ops::reshape(c.b(), part, column));
+  return {ops::concatenate(c.b(), parts, static_cast<std::int64_t>(column.size()) - 1)};
+}
+
 /// Half is rounded away from zero.
 Values round_away(Context& c) {
   ir::Builder& b = c.b();
@@ -295,8 +318,11 @@ const Handlers& elementwise_handlers() {
     Handlers handlers = {{"bitcast_convert", bitcast},
                          {"clamp", clamp},
                          {"compare", compare},
+                         {"complex", complex},
                          {"constant", constant},
                          {"convert", convert},
+                         {"imag", imag},
+                         {"real", real},
                          {"reduce_precision", reduce_precision},
                          {"round_nearest_afz", round_away},
                          {"select", select}};

@@ -53,6 +53,8 @@ struct Imported {
   /// Per argument and result: how many axes it is not summed over yet. For each it has a dimension
   /// in front, which is split over that axis and holds the terms.
   std::vector<std::size_t> argument_terms, result_terms;
+  /// Per argument and result: whether it is complex. Then its last dimension has the two parts.
+  std::vector<bool> argument_is_complex, result_is_complex;
   Span where;  // of `main`
 };
 

@@ -123,15 +123,25 @@ std::string_view text_of(const Operation& op, std::string_view attribute) {
   return found == nullptr ? std::string_view() : found->text;
 }
 
+bool is_complex(const bytecode::Type& type) {
+  return type.kind == bytecode::Type::Kind::tensor &&
+         type.types[0]->kind == bytecode::Type::Kind::complex;
+}
+
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
   const bytecode::Type& type = *context.module.value_types[value];
   const bool is_array = type.kind == bytecode::Type::Kind::tensor;
-  const std::optional<DType> dtype = dtype_of_name(is_array ? type.types[0]->name : "");
+  const bool has_parts = is_complex(type);
+  const bytecode::Type* element = is_array ? type.types[0] : nullptr;
+  if (has_parts) element = element->types[0];
+  const std::optional<DType> dtype = dtype_of_name(is_array ? element->name : "");
   if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));
   for (const std::int64_t size : type.shape) {
     if (size < 0) fail_unsupported(context, op, "a size that is not known");
   }
-  return {.dtype = *dtype, .shape = type.shape};
+  Type result{.dtype = *dtype, .shape = type.shape};
+  if (has_parts) result.shape.push_back(2);
+  return result;
 }
 
 bool is_dense(const Operation& op) {

@@ -131,7 +131,9 @@ bool is_neutral(const Context& c, ValueId first, std::string_view join);
 ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join);
 /// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
 double neutral_of(std::string_view join, DType dtype);
-/// Throws UserError for a type that the IR does not have.
+bool is_complex(const bytecode::Type& type);
+/// Complex numbers, which only arguments and results of `main` are, have their two parts along a
+/// last dimension. Throws UserError for a type that the IR does not have.
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op);
 /// The elements of a constant as the IR has them.
 std::string elements_of(const Attribute& constant, DType dtype);

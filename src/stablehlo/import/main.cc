@@ -1,4 +1,5 @@
 #include "stablehlo/import/importer.h"
+#include "stablehlo/import/pairs.h"
 
 namespace tessera::stablehlo {
 
@@ -29,6 +30,21 @@ void collect_functions(ModuleContext& context) {
   }
 }
 
+bool is_complex_value(const ModuleContext& context, ValueNumber value) {
+  return is_complex(*context.module.value_types[value]);
+}
+
+/// The sharding that an argument or a result has, with terms in front and parts of complex numbers
+/// at the end. `type`: without terms.
+Sharding placed(const ModuleContext& context, const Attribute& stated, Type type, bool has_parts,
+                const std::vector<MeshAxis>& terms, const Operation& main) {
+  if (has_parts) type.shape.pop_back();
+  Sharding sharding = with_terms(context, sharding_of(context, stated, type, main), terms,
+                                 with_terms(type, terms), main);
+  if (has_parts) sharding.dims.emplace_back();
+  return sharding;
+}
+
 /// The axes that an argument or a result is not summed over.
 std::vector<MeshAxis> unsummed(const ModuleContext& context, const Attribute* sharding,
                                const Operation& main) {
@@ -39,17 +55,19 @@ std::vector<MeshAxis> unsummed(const ModuleContext& context, const Attribute* sh
 /// The results with the shardings that the module states.
 void place_results(ModuleContext& context, const Operation& main, Frame& frame, Values& outputs,
                    Imported& result) {
+  const auto last = std::ranges::find(main.regions[0].operations, "return", kind_of);
+  const std::vector<ValueNumber> returned =
+      last == main.regions[0].operations.end() ? std::vector<ValueNumber>() : last->operands;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Attribute* const sharding = listed(main, "res_attrs", i, "sdy.sharding");
     const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
     result.result_terms.push_back(terms.size());
+    result.result_is_complex.push_back(is_complex_value(context, returned[i]));
     if (sharding == nullptr) continue;
-    const Type type = frame.type(outputs[i]);
-    const Type whole = with_terms(type, terms);
-    Sharding placed =
-        with_terms(context, sharding_of(context, *sharding, type, main), terms, whole, main);
+    Sharding wanted = placed(context, *sharding, frame.type(outputs[i]),
+                             result.result_is_complex[i], terms, main);
     outputs[i] = ops::sharding_constraint(frame.builder(), terms_of(frame, outputs[i], terms),
-                                          std::move(placed));
+                                          std::move(wanted));
   }
 }
 
@@ -60,12 +78,13 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
     const Attribute* const sharding = listed(main, "arg_attrs", i, "sdy.sharding");
     const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
     const ValueId input = frame.builder().add_input(with_terms(type, terms));
+    result.argument_is_complex.push_back(is_complex_value(context, body.arguments[i]));
     if (sharding != nullptr) {
-      Sharding placed = with_terms(context, sharding_of(context, *sharding, type, main), terms,
-                                   frame.type(input), main);
+      Sharding given =
+          placed(context, *sharding, type, result.argument_is_complex.back(), terms, main);
       // An input comes as it is: nothing that is found later can split it further.
-      placed.open.clear();
-      result.function.values[input].sharding = std::move(placed);
+      given.open.clear();
+      result.function.values[input].sharding = std::move(given);
     }
     frame.define(body.arguments[i], sum_of_terms(frame, input, terms));
     result.argument_terms.push_back(terms.size());
@@ -106,7 +125,9 @@ std::vector<int> replaced_arguments(const Operation& main, std::size_t results) 
 
 }  // namespace
 
-Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles) {
+Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles) {
+  const std::optional<bytecode::Module> pairs = with_pairs(given);
+  const bytecode::Module& module = pairs ? *pairs : given;
   ModuleContext context{.module = module, .map_tiles = map_tiles};
   collect_functions(context);
   read_mesh(context);

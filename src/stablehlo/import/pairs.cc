@@ -1,0 +1,463 @@
+#include "stablehlo/import/pairs.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <unordered_map>
+
+#include "stablehlo/bytecode/scalars.h"
+#include "stablehlo/import/importer.h"
+#include "stablehlo/import/pair_fft.h"
+#include "stablehlo/import/pair_maker.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+using BytecodeType = bytecode::Type;
+using Operations = std::vector<Operation>;
+
+/// Operations that do the same to each part.
+bool is_done_by_parts(std::string_view kind) {
+  static constexpr std::string_view kKinds[] = {"add",
+                                                "all_gather",
+                                                "all_reduce",
+                                                "all_to_all",
+                                                "broadcast",
+                                                "broadcast_in_dim",
+                                                "collective_broadcast",
+                                                "collective_permute",
+                                                "concatenate",
+                                                "dynamic_slice",
+                                                "dynamic_update_slice",
+                                                "gather",
+                                                "negate",
+                                                "pad",
+                                                "reduce",
+                                                "reduce_scatter",
+                                                "reduce_window",
+                                                "reshape",
+                                                "reverse",
+                                                "scatter",
+                                                "sdy.sharding_constraint",
+                                                "select",
+                                                "select_and_scatter",
+                                                "slice",
+                                                "subtract",
+                                                "transpose"};
+  return std::ranges::find(kKinds, kind) != std::end(kKinds);
+}
+
+/// Operations whose operands and results are those of their regions or functions.
+bool is_widened(std::string_view kind) {
+  static constexpr std::string_view kKinds[] = {"builtin.unrealized_conversion_cast",
+                                                "call",
+                                                "case",
+                                                "func",
+                                                "if",
+                                                "optimization_barrier",
+                                                "return",
+                                                "sdy.manual_computation",
+                                                "sdy.return",
+                                                "while"};
+  return std::ranges::find(kKinds, kind) != std::end(kKinds);
+}
+
+class PairRewriter {
+ public:
+  explicit PairRewriter(const bytecode::Module& from) : from_(from), context_{.module = from} {
+    to_.producer = from.producer;
+    to_.value_types = from.value_types;
+  }
+
+  bytecode::Module rewritten() {
+    to_.root = from_.root;
+    for (Region& region : to_.root.regions) {
+      for (Operation& op : region.operations) {
+        if (kind_of(op) != "func") continue;
+        const bool is_main = text_of(op, "sym_name") == "main";
+        for (Region& body : op.regions) body = is_main ? main(body) : widened(body);
+      }
+    }
+    return std::move(to_);
+  }
+
+ private:
+  bool is_complex(ValueNumber value) const {
+    return tessera::stablehlo::is_complex(*from_.value_types[value]);
+  }
+  bool has_complex(const Operation& op) const {
+    const auto is = [&](ValueNumber value) { return is_complex(value); };
+    return std::ranges::any_of(op.operands, is) || std::ranges::any_of(op.results, is);
+  }
+  /// The type of the parts.
+  const BytecodeType& real_type(ValueNumber value) {
+    const BytecodeType& type = *from_.value_types[value];
+    const BytecodeType*& real = real_types_[&type];
+    if (real == nullptr) {
+      BytecodeType made = type;
+      made.types = {type.types[0]->types[0]};
+      real = &to_.types.emplace_back(std::move(made));
+    }
+    return *real;
+  }
+
+  Pair new_pair(ValueNumber value) {
+    const BytecodeType& type = real_type(value);
+    Pair pair;
+    for (ValueNumber* part : {&pair.re, &pair.im}) {
+      to_.value_types.push_back(&type);
+      *part = static_cast<ValueNumber>(to_.value_types.size() - 1);
+    }
+    return pairs_[value] = pair;
+  }
+  Pair pair(ValueNumber value, const Operation& op) const {
+    const auto found = pairs_.find(value);
+    if (found == pairs_.end())
+      fail_unsupported(context_, op, "a complex number of another function");
+    return found->second;
+  }
+
+  /// Both parts of complex values.
+  std::vector<ValueNumber> widened(const std::vector<ValueNumber>& values,
+                                   const Operation& op) const {
+    std::vector<ValueNumber> result;
+    for (const ValueNumber value : values) {
+      if (!is_complex(value)) {
+        result.push_back(value);
+        continue;
+      }
+      const Pair parts = pair(value, op);
+      result.insert(result.end(), {parts.re, parts.im});
+    }
+    return result;
+  }
+  std::vector<ValueNumber> defined(const std::vector<ValueNumber>& values, const Operation& op) {
+    for (const ValueNumber value : values) {
+      if (is_complex(value)) new_pair(value);
+    }
+    return widened(values, op);
+  }
+
+  Region widened(const Region& region) {
+    Region result = region;
+    result.arguments.clear();
+    result.argument_locations.clear();
+    for (const ValueNumber argument : region.arguments) {
+      if (is_complex(argument)) {
+        const Pair parts = new_pair(argument);
+        result.arguments.insert(result.arguments.end(), {parts.re, parts.im});
+      } else {
+        result.arguments.push_back(argument);
+      }
+    }
+    result.operations = operations(region.operations);
+    return result;
+  }
+
+  /// Its arguments and results stay complex.
+  Region main(const Region& region) {
+    Region result = region;
+    result.operations.clear();
+    PairMaker first(to_, result.operations, nullptr);
+    for (const ValueNumber argument : region.arguments) {
+      if (!is_complex(argument)) continue;
+      const BytecodeType& type = real_type(argument);
+      const ValueNumber re = first.emit("vhlo.real_v1", {argument}, type);
+      pairs_[argument] = {re, first.emit("vhlo.imag_v1", {argument}, type)};
+    }
+    for (const Operation& op : region.operations) {
+      if (kind_of(op) != "return") {
+        operation(op, result.operations);
+        continue;
+      }
+      Operation last = op;
+      PairMaker make(to_, result.operations, op.location);
+      for (ValueNumber& value : last.operands) {
+        if (!is_complex(value)) continue;
+        const Pair parts = pair(value, op);
+        value = make.emit("vhlo.complex_v1", {parts.re, parts.im}, *from_.value_types[value]);
+      }
+      result.operations.push_back(std::move(last));
+    }
+    return result;
+  }
+
+  Operations operations(const Operations& from) {
+    Operations result;
+    for (const Operation& op : from) operation(op, result);
+    return result;
+  }
+
+  void operation(const Operation& op, Operations& out) {
+    const std::string_view kind = kind_of(op);
+    if (is_widened(kind) || !has_complex(op)) return widen(op, out);
+    if (kind == "composite") return composite(op, out);
+    const bool gives_complex =
+        std::ranges::all_of(op.results, [&](ValueNumber value) { return is_complex(value); });
+    const bool multiplies = kind == "reduce" && op.regions.size() == 1 && op.operands.size() == 2 &&
+                            joined_by(op.regions[0]) == "multiply";
+    if (is_done_by_parts(kind) && gives_complex && !multiplies) {
+      for (const bool is_imaginary : {false, true}) part_of(op, is_imaginary, out);
+      return;
+    }
+    arithmetic(op, kind, out);
+  }
+
+  void widen(const Operation& op, Operations& out) {
+    Operation copy = op;
+    copy.operands = widened(op.operands, op);
+    copy.results = defined(op.results, op);
+    for (Region& region : copy.regions) region = widened(region);
+    for (auto& [name, attribute] : copy.properties) {
+      if (name == "in_shardings") attribute = widened_shardings(*attribute, op.operands);
+      if (name == "out_shardings") attribute = widened_shardings(*attribute, op.results);
+    }
+    out.push_back(std::move(copy));
+  }
+
+  /// Both parts of a value have its sharding.
+  const Attribute* widened_shardings(const Attribute& shardings,
+                                     const std::vector<ValueNumber>& values) {
+    Attribute result = shardings;
+    result.items.clear();
+    for (std::size_t i = 0; i < shardings.items.size() && i < values.size(); ++i) {
+      result.items.insert(result.items.end(), is_complex(values[i]) ? 2 : 1, shardings.items[i]);
+    }
+    return &to_.attributes.emplace_back(std::move(result));
+  }
+
+  /// What it is made of is a function of the module.
+  void composite(const Operation& op, Operations& out) {
+    const Attribute* function = op.find("decomposition");
+    if (function == nullptr) fail_unsupported(context_, op, "no decomposition");
+    Operation call = op;
+    call.name = "vhlo.call_v1";
+    call.properties = {{"callee", function}};
+    widen(call, out);
+  }
+
+  using Parts = std::unordered_map<ValueNumber, ValueNumber>;
+
+  /// The operation on the real or the imaginary parts.
+  void part_of(const Operation& op, bool is_imaginary, Operations& out) {
+    const auto part = [&](const Pair& pair) { return is_imaginary ? pair.im : pair.re; };
+    Operation copy = op;
+    for (ValueNumber& value : copy.operands) {
+      if (is_complex(value)) value = part(pair(value, op));
+    }
+    for (ValueNumber& value : copy.results) {
+      if (is_complex(value)) value = part(pairs_.contains(value) ? pairs_[value] : new_pair(value));
+    }
+    for (Region& region : copy.regions) region = body_of_part(region, op);
+    out.push_back(std::move(copy));
+  }
+
+  /// A body that adds its arguments or chooses one of them.
+  Region body_of_part(const Region& region, const Operation& op) {
+    Region result = region;
+    Parts parts;
+    const auto real = [&](ValueNumber& value) {
+      if (!is_complex(value)) return;
+      const auto [found, is_new] = parts.try_emplace(value, 0);
+      if (is_new) {
+        to_.value_types.push_back(&real_type(value));
+        found->second = static_cast<ValueNumber>(to_.value_types.size() - 1);
+      }
+      value = found->second;
+    };
+    for (ValueNumber& value : result.arguments) real(value);
+    for (Operation& inner : result.operations) {
+      const std::string_view kind = kind_of(inner);
+      if (kind != "add" && kind != "return") {
+        fail_unsupported(context_, op, "a body that does not add complex numbers");
+      }
+      for (ValueNumber& value : inner.operands) real(value);
+      for (ValueNumber& value : inner.results) real(value);
+    }
+    return result;
+  }
+
+  void arithmetic(const Operation& op, std::string_view kind, Operations& out) {
+    PairMaker make(to_, out, op.location);
+    const auto operand = [&](std::size_t i) -> Pair {
+      if (i >= op.operands.size()) fail_unsupported(context_, op, "too few operands");
+      const ValueNumber value = op.operands[i];
+      return is_complex(value) ? pair(value, op) : Pair{value, value};
+    };
+    if (op.results.size() != 1) fail_unsupported(context_, op, "complex numbers");
+    const ValueNumber result = op.results[0];
+    if (kind == "real" || kind == "imag" || kind == "abs") {
+      const Pair x = operand(0);
+      return alias(result, kind == "abs" ? make.abs(x) : (kind == "real" ? x.re : x.im), make);
+    }
+    if (kind == "compare") return alias(result, compared(op, operand(0), operand(1), make), make);
+    if (kind == "fft") return transform(op, operand(0), make);
+    if (!is_complex(result)) fail_unsupported(context_, op, "complex numbers");
+    if (kind == "complex") {
+      pairs_[result] = {operand(0).re, operand(1).re};
+    } else if (kind == "reduce") {
+      pairs_[result] = product_over(op, operand(0), operand(1), make);
+    } else if (kind == "multiply") {
+      pairs_[result] = make.mul(operand(0), operand(1));
+    } else if (kind == "divide") {
+      pairs_[result] = make.div(operand(0), operand(1));
+    } else if (kind == "power") {
+      pairs_[result] = make.power(operand(0), operand(1));
+    } else if (kind == "constant") {
+      pairs_[result] = constant(op, make);
+    } else if (kind == "iota") {
+      Operation real = op;
+      const ValueNumber numbers = make.new_value(real_type(result));
+      real.results = {numbers};
+      make.append(std::move(real));
+      pairs_[result] = make.real(numbers);
+    } else if (kind == "convert") {
+      pairs_[result] = converted(op, operand(0), make);
+    } else if (kind == "dot_general" || kind == "convolution") {
+      pairs_[result] = product(op, operand(0), operand(1), make);
+    } else if (PairMaker::has_function(kind)) {
+      pairs_[result] = make.function(kind, operand(0));
+    } else {
+      fail_unsupported(context_, op, "complex numbers");
+    }
+  }
+
+  /// Gives the real value that was made the number of the result.
+  void alias(ValueNumber result, ValueNumber made, PairMaker& make) {
+    make.append(
+        {.name = "builtin.unrealized_conversion_cast", .operands = {made}, .results = {result}});
+  }
+
+  ValueNumber compared(const Operation& op, Pair x, Pair y, PairMaker& make) {
+    const std::string_view direction = text_of(op, "comparison_direction");
+    if (direction != "EQ" && direction != "NE") {
+      fail_unsupported(context_, op, "an order of complex numbers");
+    }
+    const ValueNumber re = make.compare(direction, x.re, y.re);
+    const ValueNumber im = make.compare(direction, x.im, y.im);
+    return make.binary(direction == "EQ" ? "vhlo.and_v1" : "vhlo.or_v1", re, im);
+  }
+
+  Pair constant(const Operation& op, PairMaker& make) {
+    const Attribute* value = op.find("value");
+    if (value == nullptr || value->kind != Attribute::Kind::tensor) {
+      fail_unsupported(context_, op, "a constant of another kind");
+    }
+    const bytecode::Elements elements(*value, 0);
+    const std::int64_t count =
+        elements.is_splat() ? std::min<std::int64_t>(1, elements.size()) : elements.size();
+    const unsigned width = elements.format().bytes();
+    Pair result;
+    for (const unsigned part : {0U, 1U}) {
+      std::string bytes;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::uint64_t bits = elements.bits(i, part);
+        for (unsigned j = 0; j < width; ++j) bytes += static_cast<char>(bits >> (8 * j));
+      }
+      (part == 0 ? result.re : result.im) =
+          make.constant(std::move(bytes), real_type(op.results[0]));
+    }
+    return result;
+  }
+
+  /// From another complex type or from a real one.
+  Pair converted(const Operation& op, Pair x, PairMaker& make) {
+    const BytecodeType& type = real_type(op.results[0]);
+    const auto convert = [&](ValueNumber part) {
+      return make.emit("vhlo.convert_v1", {part}, type);
+    };
+    if (!is_complex(op.operands[0])) return make.real(convert(x.re));
+    return PairMaker::both(x, convert);
+  }
+
+  Pair product_over(const Operation& op, Pair x, Pair first, PairMaker& make) {
+    const Attribute* stated = op.find("dimensions");
+    if (stated == nullptr || stated->kind != Attribute::Kind::tensor || op.operands.size() != 2) {
+      fail_unsupported(context_, op, "complex numbers");
+    }
+    const bytecode::Elements dims(*stated, 0);
+    std::vector<std::size_t> sorted;
+    for (std::int64_t i = 0; i < dims.size(); ++i) {
+      sorted.push_back(static_cast<std::size_t>(dims.bits(i)));
+    }
+    std::ranges::sort(sorted, std::greater<>());
+    for (const std::size_t dim : sorted) {
+      if (dim >= make.type(x.re).shape.size()) fail_unsupported(context_, op, "other dimensions");
+      x = make.product_over(x, dim);
+    }
+    const auto all = [&](ValueNumber part) {
+      return make.broadcast_last(part, make.type(x.re).shape);
+    };
+    return make.mul(x, PairMaker::both(first, all));
+  }
+
+  /// Along the last dimensions, as many as there are lengths.
+  void transform(const Operation& op, Pair x, PairMaker& make) {
+    const std::string_view kind = text_of(op, "fft_type");
+    const Attribute* stated = op.find("fft_length");
+    const ValueNumber result = op.results[0];
+    if (stated == nullptr || stated->kind != Attribute::Kind::tensor) {
+      fail_unsupported(context_, op, "no lengths");
+    }
+    const bytecode::Elements lengths(*stated, 0);
+    const auto count = static_cast<std::size_t>(lengths.size());
+    const std::size_t rank = make.type(x.re).shape.size();
+    if (count == 0 || count > rank) fail_unsupported(context_, op, "other dimensions");
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < count; ++i) {
+      sizes.push_back(static_cast<std::int64_t>(lengths.bits(static_cast<std::int64_t>(i))));
+      const bool is_half = kind == "IRFFT" && i + 1 == count;
+      const std::int64_t size = make.type(x.re).shape[rank - count + i];
+      if (size != (is_half ? sizes.back() / 2 + 1 : sizes.back())) {
+        fail_unsupported(context_, op, "lengths that are not those of the dimensions");
+      }
+      if (!FourierTransform::has_length(sizes.back())) {
+        fail_unsupported(context_, op, FourierTransform::kLengths);
+      }
+    }
+    FourierTransform fourier(make);
+    const std::size_t last = rank - 1;
+    const bool is_inverse = kind == "IFFT" || kind == "IRFFT";
+    const bool is_real = kind == "RFFT" || kind == "IRFFT";
+    if (kind == "RFFT") x = fourier.forward_real(x.re, last);
+    for (std::size_t dim = rank - count; dim < rank - (is_real ? 1 : 0); ++dim) {
+      x = is_inverse ? fourier.inverse(x, dim) : fourier.forward(x, dim);
+    }
+    if (kind == "IRFFT" && !is_complex(result)) {
+      alias(result, fourier.inverse_real(x, last, sizes.back()), make);
+    } else if (is_complex(result)) {
+      pairs_[result] = x;
+    } else {
+      fail_unsupported(context_, op, "complex numbers");
+    }
+  }
+
+  Pair product(const Operation& op, Pair x, Pair y, PairMaker& make) {
+    const auto of = [&](ValueNumber a, ValueNumber b) {
+      Operation real = op;
+      real.operands = {a, b};
+      real.results = {make.new_value(real_type(op.results[0]))};
+      const ValueNumber result = real.results[0];
+      make.append(std::move(real));
+      return result;
+    };
+    return {make.sub(of(x.re, y.re), of(x.im, y.im)), make.add(of(x.re, y.im), of(x.im, y.re))};
+  }
+
+  const bytecode::Module& from_;
+  ModuleContext context_;
+  bytecode::Module to_;
+  std::unordered_map<const BytecodeType*, const BytecodeType*> real_types_;
+  std::unordered_map<ValueNumber, Pair> pairs_;
+};
+
+}  // namespace
+
+std::optional<bytecode::Module> with_pairs(const bytecode::Module& module) {
+  const auto is = [](const BytecodeType* type) { return is_complex(*type); };
+  if (std::ranges::none_of(module.value_types, is)) return std::nullopt;
+  return PairRewriter(module).rewritten();
+}
+
+}  // namespace tessera::stablehlo
