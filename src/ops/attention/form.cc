@@ -7,6 +7,21 @@
 
 namespace tessera::ops {
 
+AttentionSizes whole_sizes(const hlo::FormContext& c) {
+  std::vector<Type> types;
+  for (const ValueId id : c.equation.operands) types.push_back(c.function.type(id));
+  return attention_sizes(types);
+}
+
+AttentionSizes sizes_for_dropout(const hlo::FormContext& c) {
+  const AttentionSizes s = whole_sizes(c);
+  if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
+    c.fail("dropout of more than 2^32 scores of one element of the batch",
+           "drop nothing, or split the heads into several calls");
+  }
+  return s;
+}
+
 namespace {
 
 using Emit = std::vector<ValueId> (*)(Builder&, const AttentionScores&, const std::vector<ValueId>&,
@@ -46,17 +61,6 @@ std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
   return results;
 }
 
-AttentionSizes whole_sizes(hlo::FormContext& c) {
-  std::vector<Type> types;
-  for (const ValueId id : c.equation.operands) types.push_back(c.function.type(id));
-  AttentionSizes s = attention_sizes(types);
-  if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
-    c.fail("dropout of more than 2^32 scores of one element of the batch",
-           "drop nothing, or split the heads into several calls");
-  }
-  return s;
-}
-
 /// Writes what `emit` makes of the tiles that a device holds.
 hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, AttentionGradient kind) {
   ir::Function body;
@@ -79,7 +83,7 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
   operands.key_start = start(1, 3);
   if (drop_rule(c.attributes())) {
     operands.head_start = start(0, 2);
-    operands.whole = whole_sizes(c);
+    operands.whole = sizes_for_dropout(c);
   }
   const AttentionScores scores(b, c.attributes(), operands);
   std::vector<ValueId> results = emit(b, scores, operands.all, kind);

@@ -165,8 +165,8 @@ const OpRecord attention_grad_q_op = record_of(
      "The cotangent of q of attention: scale ds k, where ds = p (d_output v^T - delta).", 2, 1});
 
 OpFamily attention_ops() {
-  return {&attention_op, &attention_grad_op, &attention_grad_bias_op, &attention_grad_kv_op,
-          &attention_grad_q_op};
+  return {&attention_op,         &attention_finish_op,    &attention_grad_op, &attention_grad_q_op,
+          &attention_grad_kv_op, &attention_grad_bias_op, &attention_join_op, &attention_parts_op};
 }
 
 }  // namespace tessera::ops

@@ -70,4 +70,9 @@ class AttentionScores {
   DType dtype_;
 };
 
+/// Of the whole arrays of an equation.
+AttentionSizes whole_sizes(const hlo::FormContext& c);
+/// The same if dropout can draw their scores from counters of 32 bits; otherwise throws UserError.
+AttentionSizes sizes_for_dropout(const hlo::FormContext& c);
+
 }  // namespace tessera::ops
