@@ -1,5 +1,6 @@
-// Attention whose keys are split into whole leaves: random shapes, masks, dtypes and meshes, with
-// the bits of one device and of the reference engine, and the bytes that plans move.
+// Attention whose keys are split into whole leaves, or read in windows: random shapes, masks,
+// dtypes and meshes, with the bits of one device and of the reference engine, and the bytes that
+// plans move.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -71,9 +72,10 @@ P spec_of(const std::vector<std::string>& entries) {
 }
 
 void draw_mask(Random& random, std::int64_t keys, Case& c) {
+  // With limits on both sides, devices would exchange halos.
   c.mask.is_causal = random.one_in(3);
-  if (random.one_in(3)) c.mask.before = random.between(0, keys);
-  if (!c.mask.is_causal && random.one_in(3)) c.mask.after = random.between(0, keys);
+  if (!c.mask.is_causal && random.one_in(3)) c.mask.before = random.between(0, keys);
+  if (c.mask.before < 0 && random.one_in(3)) c.mask.after = random.between(0, keys);
   if (random.one_in(4)) c.mask.dropout = AttentionDropout{0.3, random::Key(5)};
 }
 
@@ -89,7 +91,7 @@ Sizes draw_sizes(Random& random, std::int64_t parts, bool has_many_queries) {
   s.queries = has_many_queries ? parts * random.between(170, 250) : parts * random.between(1, 9);
   s.key_heads = random.between(1, has_many_queries ? 2 : 3);
   s.heads = s.key_heads * (has_many_queries ? 1 : random.between(1, 2));
-  s.depth = random.one_of<std::int64_t>(has_many_queries ? Shape{24, 32} : Shape{1, 3, 8, 12});
+  s.depth = random.one_of<std::int64_t>(has_many_queries ? Shape{32, 56} : Shape{1, 3, 8, 12});
   s.value_depth = random.one_of<std::int64_t>(has_many_queries ? Shape{5, 8} : Shape{1, 5, 32});
   return s;
 }
@@ -135,11 +137,12 @@ Case draw_case(Random& random) {
   return c;
 }
 
-/// Returns the plan.
-std::string expect_bits_of_one_device(const Case& c) {
+/// Returns the plan of a function of the arrays of a case.
+template <typename F>
+std::string expect_bits_of_one_device(const Case& c, const F& of_arrays) {
   const use_context own{Context()};
-  const std::vector<std::byte> wanted = bits_of(c(c.arrays));
-  const auto f = jit([&](const Arrays& in) { return c(in); }, {.passes = {.verify = true}});
+  const std::vector<std::byte> wanted = bits_of(of_arrays(c.arrays));
+  const auto f = jit([&](const Arrays& in) { return of_arrays(in); }, {.passes = {.verify = true}});
   const auto place = [&] {
     Arrays placed;
     for (std::size_t i = 0; i < c.arrays.size(); ++i) {
@@ -151,23 +154,24 @@ std::string expect_bits_of_one_device(const Case& c) {
   EXPECT_EQ(bits_of(f(place())), wanted) << plan;
   const use_context reference{Context()};
   set_engine("reference");
-  const auto again = jit([&](const Arrays& in) { return c(in); });
+  const auto again = jit([&](const Arrays& in) { return of_arrays(in); });
   EXPECT_EQ(bits_of(again(place())), wanted) << plan;
   return plan;
 }
 
 TEST(SplitKeys, HaveTheBitsOfOneDevice) {
-  constexpr int kCases = 24;
+  constexpr int kCases = 32;
   Random random(1);
   int exchanged = 0, stepped = 0;
   for (int i = 0; i < kCases; ++i) {
     SCOPED_TRACE(i);
-    const std::string plan = expect_bits_of_one_device(draw_case(random));
+    const Case c = draw_case(random);
+    const std::string plan = expect_bits_of_one_device(c, c);
     if (plan.find("permute[") != std::string::npos) ++stepped;
     if (plan.find("partner=-1") != std::string::npos) ++exchanged;
   }
   EXPECT_GT(exchanged, kCases / 4) << "too few of the plans are those that this tests";
-    EXPECT_GT(stepped, kCases / 10) << "too few of the plans are those that this tests";
+  EXPECT_GT(stepped, kCases / 10) << "too few of the plans are those that this tests";
 }
 
 // --- bytes
@@ -195,14 +199,99 @@ TEST(SplitKeys, OfSplitQueriesVisitTheQueries) {
             (Uses{"permute x6: 98304 bytes"}));
 }
 
-/// Partners whose keys no query sees are left out.
-TEST(SplitKeys, OfAWindowVisitNeighbours) {
+/// Partners whose keys no query sees are left out. Without the bias, a halo would do.
+TEST(SplitKeys, OfAWindowWithABiasVisitNeighbours) {
+  const P split{none, "x"};
+  const Mesh mesh = make_mesh({{"x", 4}});
+  EXPECT_EQ(uses_with(mesh, {1, 2048, 1, 8}, {1, 2048, 1, 8}, {split, split, split},
+                      {.is_causal = true, .before = 100, .bias = numbers({1, 1, 1, 2048}, 4)}),
+            (Uses{"permute x4: 65536 bytes"}));
+}
+
+/// Of a window, the keys and values of 100 positions of the neighbour are needed.
+TEST(SplitKeys, OfAWindowAreExchangedAsAHalo) {
   const P split{none, "x"};
   const Mesh mesh = make_mesh({{"x", 4}});
   EXPECT_EQ(uses_with(mesh, {1, 2048, 1, 8}, {1, 2048, 1, 8}, {split, split, split},
                       {.is_causal = true, .before = 100}),
-            (Uses{"permute x4: 65536 bytes"}));
+            (Uses{"halo_exchange x2: 6400 bytes"}));
 }
+
+// --- windows
+
+/// Queries and keys are split over x. Their numbers, and so their shards, are of any size.
+Case draw_window(Random& random) {
+  Case c{.mesh = make_mesh(random.one_of<std::vector<MeshAxis>>(
+             {{{"x", 2}, {"y", 2}}, {{"x", 3}}, {{"x", 4}, {"y", 2}}, {{"x", 5}}})),
+         .arrays = {},
+         .specs = {},
+         .mask = {}};
+  const bool has_y = c.mesh.axes().size() > 1;
+  const bool is_long = random.one_in(4);
+  const std::int64_t queries = random.between(10, is_long ? 700 : 60);
+  const std::int64_t keys = random.one_in(2) ? queries : random.between(10, is_long ? 1500 : 60);
+  const std::int64_t key_heads = random.between(1, 2);
+  const std::int64_t heads = key_heads * random.between(1, 2);
+  const DType dtype = random.one_in(3) ? DType::bf16 : DType::f32;
+  c.mask.before = random.between(0, keys / 4);
+  c.mask.after = random.between(0, keys / 4);
+  c.mask.is_causal = random.one_in(3);
+  if (c.mask.is_causal) c.mask.after = -1;
+  if (random.one_in(4)) c.mask.dropout = AttentionDropout{0.3, random::Key(5)};
+  const std::string of_heads = has_y && key_heads == 2 ? "y" : "";
+  c.arrays = {random.numbers({1, queries, heads, 5}, dtype),
+              random.numbers({1, keys, key_heads, 5}, dtype),
+              random.numbers({1, keys, key_heads, 3}, dtype)};
+  c.specs.assign(3, spec_of({"", "x", of_heads, ""}));
+  if (random.one_in(4)) {
+    c.has_bias = true;
+    Shape shape = {1, heads, queries, keys};
+    for (std::int64_t& size : shape) size = random.one_in(2) ? 1 : size;
+    c.arrays.push_back(random.numbers(shape, DType::f32));
+    c.specs.push_back(spec_of({"", "", "", ""}));
+  }
+  if (random.one_in(4)) {
+    c.has_lengths = true;
+    c.arrays.push_back(array(std::vector{static_cast<std::int32_t>(random.between(0, keys))}, {1}));
+    c.specs.push_back(spec_of({""}));
+  }
+  return c;
+}
+
+/// The output and the gradients of q, k and v, one behind the other.
+Array with_gradients(const Case& c, const Arrays& in) {
+  const auto loss = [&](const Array& q, const Array& k, const Array& v) {
+    Arrays all = in;
+    all[0] = q;
+    all[1] = k;
+    all[2] = v;
+    const Array y = c(all);
+    return std::pair(sum(y * y), y);
+  };
+  const auto [value, y, gradients] = value_and_grad<0, 1, 2>(loss)(in[0], in[1], in[2]);
+  Arrays flat;
+  for (const Array& x :
+       {y, std::get<0>(gradients), std::get<1>(gradients), std::get<2>(gradients)}) {
+    flat.push_back(astype(reshape(x, {num_elements(x.shape())}), DType::f32));
+  }
+  return concatenate(flat, 0);
+}
+
+TEST(SplitKeys, OfAWindowHaveTheBitsOfOneDeviceWithGradients) {
+  constexpr int kCases = 120;
+  Random random(2);
+  int halos = 0;
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    const Case c = draw_window(random);
+    const std::string plan =
+        expect_bits_of_one_device(c, [&](const Arrays& in) { return with_gradients(c, in); });
+    if (plan.find("halo_exchange") != std::string::npos) ++halos;
+  }
+  EXPECT_GT(halos, kCases / 2) << "too few of the plans are those that this tests";
+}
+
+// --- others
 
 /// The derivatives need all keys in any case.
 TEST(SplitKeys, OfATrainingStepAreGatheredOnce) {

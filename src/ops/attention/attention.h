@@ -85,6 +85,13 @@ struct AttentionFactors {
 AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
                                    std::size_t first, FactorKind queries, FactorKind keys,
                                    const AttentionParts* parts = nullptr);
+/// The factors of an op of which each query reads a window of the keys, or each key one of the
+/// queries. Empty if the window has no limit on a side, is as long as what it is of, or if a bias
+/// has a dimension of what is read.
+enum class AttentionSide : std::uint8_t { queries, keys };
+std::optional<AttentionFactors> window_factors(const Attributes& attributes,
+                                               const std::vector<Type>& operands, std::size_t first,
+                                               AttentionSide read);
 /// Emits the op with the batch in front of all operands.
 std::vector<ValueId> attention_batch(BatchContext& c);
 /// Products of all queries and keys, times `products`, in which each term counts twice.

@@ -46,6 +46,11 @@ FactorRule factor_rule(Kind kind) {
     AttentionFactors a = attention_factors(attributes, operands, kAttentionGradOperands,
                                            kind_if(kind == Kind::q || kind == Kind::bias),
                                            kind_if(kind == Kind::kv || kind == Kind::bias));
+    if (kind == Kind::q || kind == Kind::kv) {
+      const auto read = kind == Kind::q ? AttentionSide::keys : AttentionSide::queries;
+      const auto of_window = window_factors(attributes, operands, kAttentionGradOperands, read);
+      if (of_window) a = *of_window;
+    }
     const Factors::Dims dq = a.dims({a.queries, a.heads, a.depth});
     const Factors::Dims dk = a.dims({a.keys, a.heads, a.depth});
     const Factors::Dims dv = a.dims({a.keys, a.heads, a.value_depth});

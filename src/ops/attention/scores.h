@@ -19,6 +19,8 @@ class AttentionScores {
     /// For dropout of a tile: the first head, and the sizes of the whole arrays.
     ValueId head_start = ir::kNoValue;
     std::optional<AttentionSizes> whole = {};
+    /// Whether a tile may have rows behind those of the whole arrays, which `whole` then says.
+    bool has_windows = false;
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
 

@@ -197,6 +197,35 @@ AttentionFactors attention_factors(const Attributes& attributes, const std::vect
   return a;
 }
 
+std::optional<AttentionFactors> window_factors(const Attributes& attributes,
+                                               const std::vector<Type>& operands, std::size_t first,
+                                               AttentionSide read) {
+  const KeyWindow window = key_window(attributes);
+  const AttentionSizes s = attention_sizes(operands);
+  const bool reads_keys = read == AttentionSide::keys;
+  const std::int64_t size = reads_keys ? s.keys : s.queries;
+  const std::int64_t extent = window.before + 1 + window.after;
+  if (window.before < 0 || window.after < 0 || extent >= size) return std::nullopt;
+  const std::size_t bias = attention_operands(attributes, first).bias;
+  if (bias != 0 && from_end(operands[bias], reads_keys ? 1 : 2) != 1) return std::nullopt;
+  const auto kind_if = [](bool passes) {
+    return passes ? FactorKind::pass : FactorKind::replicate;
+  };
+  AttentionFactors a =
+      attention_factors(attributes, operands, first, kind_if(reads_keys), kind_if(!reads_keys));
+  const std::size_t dim = s.batch.size();
+  for (std::size_t i = 0; i < first; ++i) {
+    if ((i == 1 || i == 2) != reads_keys) continue;
+    add_window(a.f, {.operand = i,
+                     .dim = dim,
+                     .size = size,
+                     .offset = -(reads_keys ? window.before : window.after),
+                     .terms = {{.factor = reads_keys ? a.queries[0] : a.keys[0]}},
+                     .extent = extent});
+  }
+  return a;
+}
+
 std::vector<ValueId> attention_batch(BatchContext& c) {
   const Attributes& attributes = c.equation.attributes;
   const std::size_t bias =

@@ -103,8 +103,9 @@ class Forward {
       attention::pack_lanes(head.q, state.panel, p_.scale, rows_, state.q);
     }
     for (std::int64_t n = leaves_.first; n < leaves_.last; ++n) {
-      run_leaf(head, {leaf_start(n, all_leaves_, p_.all_keys) - p_.first_key,
-                      leaf_start(n + 1, all_leaves_, p_.all_keys) - p_.first_key});
+      const PositionRange leaf = {leaf_start(n, all_leaves_, p_.all_keys) - p_.first_key,
+                                  leaf_start(n + 1, all_leaves_, p_.all_keys) - p_.first_key};
+      run_leaf(head, overlap(leaf, {0, p_.keys}));
     }
   }
 
