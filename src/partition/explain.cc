@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ir/bodies.h"
+#include "ops/attention/attention.h"
 #include "ops/ops.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -85,10 +86,26 @@ class Explainer {
             .wire_bytes = bytes,
             .group_size = permuted_shards(function_, equation),
             .span = equation.span,
-            .because = place(equation) + " moves slices of a split dimension",
+            .because = permuted_because(equation),
             .cure = {},
             .equation = 0,
             .count = count_};
+  }
+
+  std::string permuted_because(const Equation& equation) const {
+    ValueId moved = equation.results[0];
+    while (is_used(moved)) {
+      const Equation& user = function_.equations[first_use_[moved]];
+      if (ops::is(user, ops::attention_parts_op)) {
+        const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
+        const ValueId held = equation.operands[0];
+        return place(user) + " needs the keys of one other device after another; " +
+               origin(held, function_.sharding(held).dims[dim].back());
+      }
+      if (!ops::is_view(user)) break;
+      moved = user.results[0];
+    }
+    return place(equation) + " moves slices of a split dimension";
   }
 
   CollectiveInfo describe(std::size_t index, std::size_t which, MoveKind kind) const {

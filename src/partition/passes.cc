@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
+#include "ops/control/mpmd.h"
 #include "partition/combine_collectives.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -37,6 +38,7 @@ void verify_whole(const ir::Function& function, std::string_view after) {
             "a program that is not partitioned has shardings on its inputs only");
   }
   check_has_no_collectives(function);
+  ops::groups_of(function);  // throws for what groups of devices cannot do
 }
 
 void verify_all(const ir::Function& function, std::string_view after) {

@@ -249,6 +249,27 @@ TEST(Exchange, RollsAndSelections) {
   }
 }
 
+/// Partial results are exchanged where queries are whole; otherwise keys and values visit them.
+TEST(Exchange, AttentionOfSplitKeys) {
+  for (const Mesh& mesh : {make_mesh({{"x", 2}}), make_mesh({{"x", 4}}, {2, 0, 3, 1})}) {
+    for (const auto& [queries, of_queries] : {std::pair(3, P{}), std::pair(1100, P{"x"})}) {
+      partition::testing::Program p(mesh);
+      const ir::ValueId q = p.input({queries, 1, 32});
+      const ir::ValueId k = p.input({1100, 1, 32});
+      const ir::ValueId v = p.input({1100, 1, 8});
+      const ir::Attributes attributes = {{"after", std::int64_t{700}}, {"before", std::int64_t{-1}},
+                                         {"drop_rate", 0.0},           {"has_bias", false},
+                                         {"has_lengths", false},       {"scale", 0.5}};
+      p.b.set_outputs({p.b.emit_all("attention", attributes, {q, k, v})[0]});
+      const Sharding keys = p.spec(k, P{"x"});
+      const Function f =
+          partition_verified(p.function, {.inputs = {p.spec(q, of_queries), keys, keys}});
+      EXPECT_NE(ir::print(f).find("attention_parts"), std::string::npos) << ir::print(f);
+      check(f);
+    }
+  }
+}
+
 TEST(Exchange, ReceivesTheHaloAlone) {
   const Function f = parsed("data=4", R"((%0: f32[64,32]<{data},{}>) {
   %1: f32[64,32]<[0+60{data}+5],{}> = halo_exchange %0

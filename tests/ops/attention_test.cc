@@ -42,7 +42,9 @@ Sample draw_sample(Drawn& draw, bool is_gradient) {
   Shape batch;
   for (std::int64_t i = draw.integer(0, 2); i > 0; --i) batch.push_back(draw.integer(1, 2));
   const std::int64_t queries = draw.integer(1, is_long ? 300 : 70);
-  const std::int64_t keys = draw.integer(1, is_long ? 2100 : 140);
+  const std::int64_t drawn = draw.integer(1, is_long ? 2100 : 140);
+  // Keys that devices may hold in whole leaves.
+  const std::int64_t keys = is_long && draw.one_in(2) ? (drawn + 3) / 4 * 4 : drawn;
   const std::int64_t key_heads = draw.integer(1, 2);
   const std::int64_t heads = key_heads * draw.integer(1, 2);
   const std::int64_t depth = draw.integer(1, is_long ? 5 : 40);

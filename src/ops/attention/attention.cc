@@ -17,8 +17,11 @@ std::vector<Type> attention_shape(const ShapeContext& c) {
 
 Factors attention_forward_factors(const Attributes& attributes, const std::vector<Type>& operands,
                                   const std::vector<Type>&) {
-  AttentionFactors a = attention_factors(attributes, operands, kAttentionOperands, FactorKind::pass,
-                                         FactorKind::replicate);
+  const auto of_window =
+      window_factors(attributes, operands, kAttentionOperands, AttentionSide::keys);
+  AttentionFactors a = of_window ? *of_window
+                                 : attention_factors(attributes, operands, kAttentionOperands,
+                                                     FactorKind::pass, FactorKind::replicate);
   a.f.results = {a.dims({a.queries, a.heads, a.value_depth}), a.dims({a.queries, a.heads})};
   return a.f;
 }

@@ -37,6 +37,25 @@ struct AttentionOperands {
 AttentionOperands attention_operands(const Attributes& attributes, std::size_t first);
 
 KeyWindow key_window(const Attributes& attributes);
+
+/// How attention_parts cuts its keys: into `count` equal parts, each of whole leaves.
+struct AttentionParts {
+  std::int64_t count = 1;
+  /// -1: all queries attend to each part. Otherwise the queries are cut too, and those of part i
+  /// attend to part i of the keys, which are those of part i XOR partner of the whole sequence.
+  std::int64_t partner = -1;
+
+  bool is_paired() const { return partner >= 0; }
+  /// The part of the whole sequence that part i of the keys is.
+  std::int64_t source(std::int64_t i) const { return is_paired() ? i ^ partner : i; }
+};
+AttentionParts attention_parts(const Attributes& attributes);
+/// Features of a partial result behind those of o: m and l.
+inline constexpr std::int64_t kPartialFeatures = 2;
+extern const OpRecord attention_finish_op;
+extern const OpRecord attention_join_op;
+extern const OpRecord attention_parts_op;
+
 /// nullopt if nothing is dropped.
 std::optional<DropRule> drop_rule(const Attributes& attributes);
 
@@ -59,11 +78,20 @@ struct AttentionFactors {
   Factors f;
   Factors::Dims batch;
   std::vector<int> queries, keys, heads, key_heads, depth, value_depth;
+  std::vector<int> parts;  // of attention_parts, the major factor of the keys
 
   Factors::Dims dims(std::initializer_list<std::vector<int>> rest) const;
 };
 AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
-                                   std::size_t first, FactorKind queries, FactorKind keys);
+                                   std::size_t first, FactorKind queries, FactorKind keys,
+                                   const AttentionParts* parts = nullptr);
+/// The factors of an op of which each query reads a window of the keys, or each key one of the
+/// queries. Empty if the window has no limit on a side, is as long as what it is of, or if a bias
+/// has a dimension of what is read.
+enum class AttentionSide : std::uint8_t { queries, keys };
+std::optional<AttentionFactors> window_factors(const Attributes& attributes,
+                                               const std::vector<Type>& operands, std::size_t first,
+                                               AttentionSide read);
 /// Emits the op with the batch in front of all operands.
 std::vector<ValueId> attention_batch(BatchContext& c);
 /// Products of all queries and keys, times `products`, in which each term counts twice.
@@ -73,10 +101,16 @@ double attention_flops(const AttentionSizes& sizes, double of_depth, double of_v
 ValueId summed_as_bias(Builder& b, ValueId x, Type bias);
 
 Reference attention_reference();
+Reference attention_parts_reference();
+Reference attention_join_reference();
+Reference attention_finish_reference();
 enum class AttentionGradient : std::uint8_t { q, kv, bias, all };
 Reference attention_grad_reference(AttentionGradient kind);
 /// The forms in StableHLO hold the scores.
 StableHloRule attention_form();
+StableHloRule attention_parts_form();
+StableHloRule attention_join_form();
+StableHloRule attention_finish_form();
 StableHloRule attention_grad_form(AttentionGradient kind);
 /// The derivatives of derivatives, from ops that hold the scores.
 VjpRule attention_grad_vjp(AttentionGradient kind);

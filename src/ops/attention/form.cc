@@ -7,6 +7,21 @@
 
 namespace tessera::ops {
 
+AttentionSizes whole_sizes(const hlo::FormContext& c) {
+  std::vector<Type> types;
+  for (const ValueId id : c.equation.operands) types.push_back(c.function.type(id));
+  return attention_sizes(types);
+}
+
+AttentionSizes sizes_for_dropout(const hlo::FormContext& c) {
+  const AttentionSizes s = whole_sizes(c);
+  if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
+    c.fail("dropout of more than 2^32 scores of one element of the batch",
+           "drop nothing, or split the heads into several calls");
+  }
+  return s;
+}
+
 namespace {
 
 using Emit = std::vector<ValueId> (*)(Builder&, const AttentionScores&, const std::vector<ValueId>&,
@@ -46,15 +61,9 @@ std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
   return results;
 }
 
-AttentionSizes whole_sizes(hlo::FormContext& c) {
-  std::vector<Type> types;
-  for (const ValueId id : c.equation.operands) types.push_back(c.function.type(id));
-  AttentionSizes s = attention_sizes(types);
-  if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
-    c.fail("dropout of more than 2^32 scores of one element of the batch",
-           "drop nothing, or split the heads into several calls");
-  }
-  return s;
+bool has_window(const hlo::FormContext& c, std::size_t operand, std::size_t dim) {
+  return c.tiles != nullptr &&
+         window_of(c.function.sharding(c.equation.operands[operand]), dim) != nullptr;
 }
 
 /// Writes what `emit` makes of the tiles that a device holds.
@@ -64,10 +73,16 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
   b.set_span(c.equation.span);
   AttentionScores::Operands operands{.all = {}, .first = first};
   hlo::Values inputs;
-  for (const hlo::Value& x : c.operands) {
-    operands.all.push_back(b.add_input(x.type));
-    inputs.push_back(x);
+  const std::size_t length = c.x().type.shape.size() - 3;  // the dimension
+  for (std::size_t i = 0; i < c.operands.size(); ++i) {
+    operands.all.push_back(b.add_input(c.x(i).type));
+    const bool is_window = i < first && has_window(c, i, length);
+    operands.has_windows |= is_window;
+    // What is behind a window may be NaN, which would remain NaN when multiplied by 0.
+    inputs.push_back(is_window ? c.masked_operand(i, {static_cast<std::int64_t>(length)}, 0.0)
+                               : c.x(i));
   }
+  if (operands.has_windows) operands.whole = whole_sizes(c);
   const auto start = [&](std::size_t operand, std::size_t from_end) {
     const std::size_t dim = c.x(operand).type.shape.size() - from_end;
     const ValueId id = c.equation.operands[operand];
@@ -79,7 +94,7 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
   operands.key_start = start(1, 3);
   if (drop_rule(c.attributes())) {
     operands.head_start = start(0, 2);
-    operands.whole = whole_sizes(c);
+    operands.whole = sizes_for_dropout(c);
   }
   const AttentionScores scores(b, c.attributes(), operands);
   std::vector<ValueId> results = emit(b, scores, operands.all, kind);

@@ -46,6 +46,11 @@ FactorRule factor_rule(Kind kind) {
     AttentionFactors a = attention_factors(attributes, operands, kAttentionGradOperands,
                                            kind_if(kind == Kind::q || kind == Kind::bias),
                                            kind_if(kind == Kind::kv || kind == Kind::bias));
+    if (kind == Kind::q || kind == Kind::kv) {
+      const auto read = kind == Kind::q ? AttentionSide::keys : AttentionSide::queries;
+      const auto of_window = window_factors(attributes, operands, kAttentionGradOperands, read);
+      if (of_window) a = *of_window;
+    }
     const Factors::Dims dq = a.dims({a.queries, a.heads, a.depth});
     const Factors::Dims dk = a.dims({a.keys, a.heads, a.depth});
     const Factors::Dims dv = a.dims({a.keys, a.heads, a.value_depth});
@@ -165,8 +170,8 @@ const OpRecord attention_grad_q_op = record_of(
      "The cotangent of q of attention: scale ds k, where ds = p (d_output v^T - delta).", 2, 1});
 
 OpFamily attention_ops() {
-  return {&attention_op, &attention_grad_op, &attention_grad_bias_op, &attention_grad_kv_op,
-          &attention_grad_q_op};
+  return {&attention_op,         &attention_finish_op,    &attention_grad_op, &attention_grad_q_op,
+          &attention_grad_kv_op, &attention_grad_bias_op, &attention_join_op, &attention_parts_op};
 }
 
 }  // namespace tessera::ops

@@ -79,6 +79,8 @@ class Head {
     return attention_sizes({c.operands[0]->type(), c.operands[1]->type(), c.operands[2]->type()});
   }
   const AttentionSizes& sizes() const { return s_; }
+  /// From now on, the key at position j lies in row j + rows.
+  void move_keys(std::int64_t rows) { moved_ = rows; }
 
   /// The position of the first feature of a query in arrays with `depth` features.
   std::size_t query_at(std::int64_t i, std::int64_t depth) const {
@@ -90,7 +92,7 @@ class Head {
   }
   std::size_t key_at(std::int64_t j, std::int64_t depth) const {
     const std::int64_t head = head_ / s_.group();
-    return at(((batch_ * s_.keys + j) * s_.key_heads + head) * depth);
+    return at(((batch_ * s_.keys + j + moved_) * s_.key_heads + head) * depth);
   }
   PositionRange keys_of(std::int64_t i) const { return window_.keys_of(i, num_keys_); }
   bool sees(std::int64_t i, std::int64_t j) const {
@@ -154,6 +156,7 @@ class Head {
   const ReferenceContext& c_;
   AttentionSizes s_;
   std::int64_t batch_, head_;
+  std::int64_t moved_ = 0;
   KeyWindow window_;
   AttentionOperands more_;
   T scale_;
@@ -193,20 +196,69 @@ Partial<T> leaf_of(const Head<T>& head, std::int64_t i, const PositionRange& key
   return leaf;
 }
 
+/// What the leaves in a range give a query.
+template <typename T>
+Partial<T> partial_of(const Head<T>& head, std::int64_t i, const PositionRange& range) {
+  const std::int64_t keys = head.sizes().keys;
+  const std::int64_t leaves = num_key_leaves(keys);
+  TreeSum<Partial<T>> tree;
+  for (std::int64_t n = range.first; n < range.last; ++n) {
+    const PositionRange leaf = {leaf_start(n, leaves, keys), leaf_start(n + 1, leaves, keys)};
+    tree.push(leaf_of(head, i, overlap(leaf, head.keys_of(i))));
+  }
+  return tree.finish();
+}
+
+/// Writes o, where no sum is -0, and returns lse.
+template <typename T>
+T finished(const Partial<T>& all, std::span<T> output) {
+  const T factor = T{1} / (all.l == 0 ? T{1} : all.l);
+  for (std::size_t e = 0; e < all.o.size(); ++e) output[e] = (all.o[e] + T{0}) * factor;
+  return finite_base(all.m) + defined_log(all.l);
+}
+
 template <typename T>
 void attend(const Head<T>& head, std::int64_t i, std::span<T> output, std::span<T> lse) {
   const AttentionSizes& s = head.sizes();
-  const std::int64_t leaves = num_key_leaves(s.keys);
-  TreeSum<Partial<T>> tree;
-  for (std::int64_t n = 0; n < leaves; ++n) {
-    const PositionRange leaf = {leaf_start(n, leaves, s.keys), leaf_start(n + 1, leaves, s.keys)};
-    tree.push(leaf_of(head, i, overlap(leaf, head.keys_of(i))));
-  }
-  const Partial<T> all = tree.finish();
-  lse[head.query_at(i, 1)] = finite_base(all.m) + defined_log(all.l);
-  const T factor = T{1} / (all.l == 0 ? T{1} : all.l);
-  for (std::size_t e = 0; e < all.o.size(); ++e) {
-    output[head.query_at(i, s.value_depth) + e] = (all.o[e] + T{0}) * factor;
+  const Partial<T> all = partial_of(head, i, {0, num_key_leaves(s.keys)});
+  const std::span<T> row = output.subspan(head.query_at(i, s.value_depth), all.o.size());
+  lse[head.query_at(i, 1)] = finished(all, row);
+}
+
+/// Rows of partial results: o, m, l. None is -0, so that each value has one form.
+template <typename T>
+void store(const Partial<T>& partial, std::span<T> row) {
+  for (std::size_t e = 0; e < partial.o.size(); ++e) row[e] = partial.o[e] + T{0};
+  row[partial.o.size()] = partial.m + T{0};
+  row[partial.o.size() + 1] = partial.l;
+}
+
+template <typename T>
+Partial<T> load(std::span<const T> row) {
+  Partial<T> partial;
+  partial.o.assign(row.begin(), row.end() - kPartialFeatures);
+  partial.m = row[partial.o.size()];
+  partial.l = row[partial.o.size() + 1];
+  return partial;
+}
+
+/// What each part of the keys gives the queries that attend to it.
+template <typename T>
+void attend_parts(Head<T> head, const AttentionParts& parts, std::span<T> out) {
+  const AttentionSizes& s = head.sizes();
+  const std::int64_t leaves = num_key_leaves(s.keys) / parts.count;
+  const std::int64_t queries = parts.is_paired() ? s.queries / parts.count : s.queries;
+  const std::int64_t width = s.value_depth + kPartialFeatures;
+  const std::int64_t rows = num_elements(s.batch) * s.queries * s.heads;
+  for (std::int64_t part = 0; part < parts.count; ++part) {
+    const std::int64_t source = parts.source(part);
+    head.move_keys((part - source) * (s.keys / parts.count));
+    const std::int64_t first = parts.is_paired() ? part * queries : 0;
+    const std::size_t start = parts.is_paired() ? 0 : at(part * rows * width);
+    for (std::int64_t i = first; i < first + queries; ++i) {
+      store(partial_of(head, i, {source * leaves, (source + 1) * leaves}),
+            out.subspan(start + head.query_at(i, width), at(width)));
+    }
   }
 }
 
@@ -272,6 +324,54 @@ Reference attention_reference() {
           attend(head, i, results[0].template data<T>(), results[1].template data<T>());
         }
       });
+    });
+    return results;
+  };
+}
+
+Reference attention_parts_reference() {
+  return [](const ReferenceContext& c) {
+    std::vector<HostArray> results = arrays_of(c.results);
+    Floats::visit(c.operands[0]->type().dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for_each_head<T>(c, kAttentionOperands, [&](const Head<T>& head) {
+        attend_parts(head, attention_parts(c.attributes), results[0].template data<T>());
+      });
+    });
+    return results;
+  };
+}
+
+Reference attention_join_reference() {
+  return [](const ReferenceContext& c) {
+    std::vector<HostArray> results = arrays_of(c.results);
+    Floats::visit(c.results[0].dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const std::span<T> out = results[0].template data<T>();
+      const std::size_t width = at(c.results[0].shape.back());
+      for (std::size_t row = 0; row < out.size(); row += width) {
+        const auto operand = [&](std::size_t i) {
+          return load<T>(c.operands[i]->data<T>().subspan(row, width));
+        };
+        store(operand(0) + operand(1), out.subspan(row, width));
+      }
+    });
+    return results;
+  };
+}
+
+Reference attention_finish_reference() {
+  return [](const ReferenceContext& c) {
+    std::vector<HostArray> results = arrays_of(c.results);
+    Floats::visit(c.results[0].dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const std::span<T> lse = results[1].template data<T>();
+      const std::size_t depth = at(c.results[0].shape.back());
+      const std::size_t width = depth + kPartialFeatures;
+      for (std::size_t row = 0; row < lse.size(); ++row) {
+        lse[row] = finished(load<T>(c.operands[0]->data<T>().subspan(row * width, width)),
+                            results[0].template data<T>().subspan(row * depth, depth));
+      }
     });
     return results;
   };

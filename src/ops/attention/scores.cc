@@ -156,6 +156,14 @@ ValueId AttentionScores::is_seen() const {
   };
   limit(query, key, window.after);
   limit(key, query, window.before);
+  if (operands_.has_windows) {
+    const auto below = [&](ValueId position, std::int64_t count) {
+      const ValueId end = full_like(b_, static_cast<double>(count), position);
+      seen = bitwise_and(b_, seen, compare(b_, "lt", position, end));
+    };
+    below(query, operands_.whole->queries);
+    below(key, operands_.whole->keys);
+  }
   if (more().lengths == 0) return seen;
   const ValueId lengths =
       broadcast_in_dim(b_, operands_.all[more().lengths], dims_from(0, at(rank_)), shape_);

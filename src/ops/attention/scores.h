@@ -19,6 +19,8 @@ class AttentionScores {
     /// For dropout of a tile: the first head, and the sizes of the whole arrays.
     ValueId head_start = ir::kNoValue;
     std::optional<AttentionSizes> whole = {};
+    /// Whether a tile may have rows behind those of the whole arrays, which `whole` then says.
+    bool has_windows = false;
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
 
@@ -69,5 +71,10 @@ class AttentionScores {
   Shape shape_;
   DType dtype_;
 };
+
+/// Of the whole arrays of an equation.
+AttentionSizes whole_sizes(const hlo::FormContext& c);
+/// The same if dropout can draw their scores from counters of 32 bits; otherwise throws UserError.
+AttentionSizes sizes_for_dropout(const hlo::FormContext& c);
 
 }  // namespace tessera::ops

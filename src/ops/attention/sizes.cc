@@ -118,6 +118,10 @@ KeyWindow key_window(const Attributes& attributes) {
   return {.before = attributes.integer("before"), .after = attributes.integer("after")};
 }
 
+AttentionParts attention_parts(const Attributes& attributes) {
+  return {.count = attributes.integer("parts"), .partner = attributes.integer("partner")};
+}
+
 Shape with_batch(const Shape& batch, const Shape& rest) {
   Shape shape = batch;
   shape.insert(shape.end(), rest.begin(), rest.end());
@@ -144,13 +148,30 @@ Factors::Dims AttentionFactors::dims(std::initializer_list<std::vector<int>> res
   return all;
 }
 
+namespace {
+
+/// Returns the factors of the keys of a bias.
+std::vector<int> add_positions(AttentionFactors& a, const AttentionSizes& s, FactorKind queries,
+                               FactorKind keys, const AttentionParts* parts) {
+  if (parts != nullptr) a.parts = {add_factor(a.f, parts->count)};
+  const std::int64_t count = parts == nullptr ? 1 : parts->count;
+  const bool is_paired = parts != nullptr && parts->is_paired();
+  if (is_paired) a.queries = a.parts;
+  a.queries.push_back(add_factor(a.f, is_paired ? s.queries / count : s.queries, queries));
+  a.keys = a.parts;
+  a.keys.push_back(add_factor(a.f, s.keys / count, keys));
+  return is_paired ? std::vector<int>{add_factor(a.f, s.keys, FactorKind::replicate)} : a.keys;
+}
+
+}  // namespace
+
 AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
-                                   std::size_t first, FactorKind queries, FactorKind keys) {
+                                   std::size_t first, FactorKind queries, FactorKind keys,
+                                   const AttentionParts* parts) {
   const AttentionSizes s = attention_sizes(operands);
   AttentionFactors a;
   a.batch = add_dims(a.f, s.batch);
-  a.queries = {add_factor(a.f, s.queries, queries)};
-  a.keys = {add_factor(a.f, s.keys, keys)};
+  const std::vector<int> bias_keys = add_positions(a, s, queries, keys, parts);
   a.heads = a.key_heads = {add_factor(a.f, s.key_heads)};
   if (s.group() != 1) a.heads.push_back(add_factor(a.f, s.group()));
   a.depth = {add_factor(a.f, s.depth, FactorKind::replicate)};
@@ -163,7 +184,7 @@ AttentionFactors attention_factors(const Attributes& attributes, const std::vect
   }
   const AttentionOperands more = attention_operands(attributes, first);
   if (more.bias != 0) {
-    Factors::Dims bias = a.dims({a.heads, a.queries, a.keys});
+    Factors::Dims bias = a.dims({a.heads, a.queries, bias_keys});
     for (std::size_t i = 0; i < bias.size(); ++i) {
       if (operands[more.bias].shape[i] == 1) bias[i] = {};
     }
@@ -172,6 +193,35 @@ AttentionFactors attention_factors(const Attributes& attributes, const std::vect
   if (more.lengths != 0) a.f.operands.push_back(a.batch);
   if (more.dropout_keys != 0) {
     a.f.operands.push_back(a.dims({{add_factor(a.f, 2, FactorKind::replicate)}}));
+  }
+  return a;
+}
+
+std::optional<AttentionFactors> window_factors(const Attributes& attributes,
+                                               const std::vector<Type>& operands, std::size_t first,
+                                               AttentionSide read) {
+  const KeyWindow window = key_window(attributes);
+  const AttentionSizes s = attention_sizes(operands);
+  const bool reads_keys = read == AttentionSide::keys;
+  const std::int64_t size = reads_keys ? s.keys : s.queries;
+  const std::int64_t extent = window.before + 1 + window.after;
+  if (window.before < 0 || window.after < 0 || extent >= size) return std::nullopt;
+  const std::size_t bias = attention_operands(attributes, first).bias;
+  if (bias != 0 && from_end(operands[bias], reads_keys ? 1 : 2) != 1) return std::nullopt;
+  const auto kind_if = [](bool passes) {
+    return passes ? FactorKind::pass : FactorKind::replicate;
+  };
+  AttentionFactors a =
+      attention_factors(attributes, operands, first, kind_if(reads_keys), kind_if(!reads_keys));
+  const std::size_t dim = s.batch.size();
+  for (std::size_t i = 0; i < first; ++i) {
+    if ((i == 1 || i == 2) != reads_keys) continue;
+    add_window(a.f, {.operand = i,
+                     .dim = dim,
+                     .size = size,
+                     .offset = -(reads_keys ? window.before : window.after),
+                     .terms = {{.factor = reads_keys ? a.queries[0] : a.keys[0]}},
+                     .extent = extent});
   }
   return a;
 }

@@ -32,13 +32,15 @@ inline float defined_exp(float x) {
   return std::ldexp(std::fma(poly, r2, r) + 1.0F, static_cast<int>(q));
 }
 
-/// For x = 0, NaN and normal positive numbers.
 inline float defined_log(float x) {
   if (x == 0.0F) return -std::numeric_limits<float>::infinity();
+  if (x < 0.0F) return std::numeric_limits<float>::quiet_NaN();
   if (!(x < std::numeric_limits<float>::infinity())) return x;
+  const bool is_tiny = x < std::numeric_limits<float>::min();
+  if (is_tiny) x *= 8388608.0F;  // 2^23
   constexpr std::int32_t kRootHalf = 0x3F3504F3;
   const std::int32_t bits = std::bit_cast<std::int32_t>(x) + (0x3F800000 - kRootHalf);
-  const float e = static_cast<float>((bits >> 23) - 127);
+  const float e = static_cast<float>((bits >> 23) - 127 - (is_tiny ? 23 : 0));
   const float f = std::bit_cast<float>((bits & 0x7FFFFF) + kRootHalf) - 1.0F;
   const float f2 = f * f;
   float poly = 7.0376836292e-2F;

@@ -57,7 +57,8 @@ void Splitter::split_equation(std::size_t index) {
   const Assignment chosen = choose(index);
   if (deferral && is_worth_it(index, *deferral, chosen)) {
     apply_deferral(index, *deferral);
-  } else if (!select_in_shards(index, chosen) && !sum_by_grains(index, chosen)) {
+  } else if (!select_in_shards(index, chosen) && !sum_by_grains(index, chosen) &&
+             !attend_in_parts(index, chosen)) {
     apply(index, chosen);
   }
 }

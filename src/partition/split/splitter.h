@@ -1,4 +1,5 @@
-// Splits a function; implemented in split.cc, inner_sum.cc, roll.cc, selection.cc and windows.cc.
+// Splits a function; implemented in split.cc, attention.cc, inner_sum.cc, roll.cc, selection.cc and
+// windows.cc.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "ir/bodies.h"
+#include "ops/attention/attention.h"
 #include "partition/candidates.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -158,6 +160,20 @@ class Splitter {
   bool sum_by_grains(std::size_t index, const Assignment& chosen);
   ValueId emit_grains(const Equation& equation, const InnerSum& sum, std::vector<ValueId> operands);
   ValueId add_grains(const InnerSum& sum, ValueId grains, const Span& span);
+  struct KeySplit;
+  std::vector<KeySplit> find_key_splits(std::size_t index) const;
+  KeySplit key_split(const Equation& equation, const ops::AttentionSizes& sizes,
+                     const ops::AttentionParts& parts) const;
+  void set_stop(const Sharding& wanted, KeySplit& split);
+  double held_bytes(const Type& type, const Sharding& sharding) const;
+  double held_copies(const Equation& equation, const EquationFactors& factors,
+                     const Assignment& assignment);
+  double price_of(std::size_t index, const KeySplit& split);
+  std::optional<KeySplit> cheapest_key_split(std::size_t index, double least);
+  bool attend_in_parts(std::size_t index, const Assignment& chosen);
+  ValueId attend_in_steps(const KeySplit& split, const std::vector<ValueId>& operands);
+  ValueId merge_parts(const KeySplit& split, const std::vector<ValueId>& operands);
+  void finish_attention(const Equation& equation, const KeySplit& split, ValueId partial);
   std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
                             const std::vector<Sharding>& shardings);
 

@@ -151,6 +151,80 @@ class ForwardKernel final : public AttentionKernel {
   std::int64_t ranges_;
 };
 
+/// A part of the keys of a tile, and the queries that attend to it.
+struct KeyPart {
+  AttentionProblem problem;  // with the place of these keys in the whole sequence
+  PositionRange queries;     // of the tile
+  PositionRange leaves;
+  std::int64_t result;  // the first element of its partial results
+};
+
+class PartsKernel final : public AttentionKernel {
+ public:
+  PartsKernel(const AttentionProblem& tile, std::vector<KeyPart> parts,
+              const ops::AttentionOperands& more, std::size_t result, int num_workers,
+              std::int64_t flops)
+      : AttentionKernel(tile, num_workers, flops),
+        parts_(std::move(parts)),
+        more_(more),
+        result_(result),
+        queries_(parts_.empty() ? 0 : parts_[0].queries.size()),
+        ranges_(num_ranges(queries_, kForwardQueries,
+                           num_heads() * static_cast<std::int64_t>(parts_.size()), num_workers)) {
+    const std::int64_t longest = (queries_ + ranges_ - 1) / ranges_;
+    set_pieces(static_cast<std::int64_t>(parts_.size()) * num_heads() * ranges_,
+               kernels::attend_scratch_bytes(problem_, longest));
+  }
+
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    const PositionRange pieces = pieces_of(part);
+    const std::int64_t each = num_heads() * ranges_;
+    for (std::int64_t i = pieces.first; i < pieces.last; ++i) {
+      const KeyPart& keys = parts_[static_cast<std::size_t>(i / each)];
+      PositionRange queries = range_of(i % ranges_, ranges_, queries_);
+      queries.first += keys.queries.first;
+      queries.last += keys.queries.first;
+      kernels::attend_part(keys.problem, operands_of(buffers, more_),
+                           elements_of<float>(buffers[result_]) + keys.result, i % each / ranges_,
+                           queries, keys.leaves);
+    }
+  }
+
+ private:
+  std::vector<KeyPart> parts_;
+  ops::AttentionOperands more_;
+  std::size_t result_;
+  std::int64_t queries_, ranges_;  // of each part
+};
+
+/// The parts of the keys that the tile holds.
+std::vector<KeyPart> parts_of(const AttentionProblem& tile, const ops::AttentionParts& parts) {
+  const std::int64_t keys = tile.all_keys / parts.count;
+  const std::int64_t leaves = num_key_leaves(tile.all_keys) / parts.count;
+  const std::int64_t count = tile.keys / keys;
+  const std::int64_t queries = parts.is_paired() && count > 0 ? tile.queries / count : tile.queries;
+  const std::int64_t results =
+      tile.batch * tile.queries * tile.heads * (tile.value_depth + ops::kPartialFeatures);
+  std::vector<KeyPart> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t source = parts.source(tile.first_key / keys + i);
+    const std::int64_t first = parts.is_paired() ? i * queries : 0;
+    KeyPart part{.problem = tile,
+                 .queries = {first, first + queries},
+                 .leaves = {source * leaves, (source + 1) * leaves},
+                 .result = parts.is_paired() ? 0 : i * results};
+    part.problem.first_key = (source - i) * keys;
+    if (parts.is_paired()) {
+      // The bias has all keys.
+      for (std::int64_t& batch : part.problem.bias.batches) {
+        batch += part.problem.first_key * part.problem.bias.key;
+      }
+    }
+    all.push_back(std::move(part));
+  }
+  return all;
+}
+
 /// Which results a derivative has, as numbers of buffers behind the operands; -1 for none.
 struct GradientBuffers {
   int q = -1, k = -1, v = -1, scores = -1;
@@ -276,6 +350,30 @@ std::int64_t flops_of(const AttentionProblem& p, std::int64_t of_depth,
   return 2 * p.batch * p.heads * pairs * (of_depth * p.depth + of_value_depth * p.value_depth);
 }
 
+/// The problem of the keys and queries of one part alone.
+AttentionProblem seen_by(const KeyPart& part) {
+  AttentionProblem problem = part.problem;
+  const std::int64_t leaves = num_key_leaves(problem.all_keys);
+  problem.first_query += part.queries.first;
+  problem.queries = part.queries.size();
+  problem.first_key = part.leaves.first * problem.all_keys / leaves;
+  problem.keys = part.leaves.size() * problem.all_keys / leaves;
+  return problem;
+}
+
+/// One task per tile, which calls `run` for ranges of rows of partial results.
+template <typename Run>
+std::vector<TileTask> partial_tasks(const LowerContext& context, const Equation& equation,
+                                    Run run) {
+  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    const Shape shape = context.box(equation.operands[0], digits).size;
+    const std::int64_t width = shape.back();
+    return make_range_kernel(
+        context, num_elements(shape) / width, width,
+        [=](auto buffers, auto begin, auto end) { run(buffers, begin, end - begin, width); });
+  });
+}
+
 std::vector<TileTask> lower_attention(const LowerContext& context, const Equation& equation) {
   const std::size_t first = ops::kAttentionOperands;
   return attention_tasks(context, equation, first, [&](AttentionProblem problem) {
@@ -283,6 +381,41 @@ std::vector<TileTask> lower_attention(const LowerContext& context, const Equatio
     return std::make_shared<ForwardKernel>(std::move(problem),
                                            ops::attention_operands(equation.attributes, first),
                                            equation.operands.size(), context.num_workers(), flops);
+  });
+}
+
+std::vector<TileTask> lower_attention_parts(const LowerContext& context, const Equation& equation) {
+  const std::size_t first = ops::kAttentionOperands;
+  const ops::AttentionParts parts = ops::attention_parts(equation.attributes);
+  return attention_tasks(context, equation, first, [&](const AttentionProblem& tile) {
+    std::vector<KeyPart> of_tile = parts_of(tile, parts);
+    std::int64_t flops = 0;
+    for (const KeyPart& part : of_tile) flops += flops_of(seen_by(part), 1, 1);
+    return std::make_shared<PartsKernel>(tile, std::move(of_tile),
+                                         ops::attention_operands(equation.attributes, first),
+                                         equation.operands.size(), context.num_workers(), flops);
+  });
+}
+
+std::vector<TileTask> lower_attention_join(const LowerContext& context, const Equation& equation) {
+  const auto join = [](auto buffers, auto first, auto rows, auto width) {
+    kernels::join_partials(elements_of<const float>(buffers[0]) + first * width,
+                           elements_of<const float>(buffers[1]) + first * width,
+                           elements_of<float>(buffers[2]) + first * width, rows, width);
+  };
+  std::vector<TileTask> tasks = partial_tasks(context, equation, join);
+  // Each row is read before it is written.
+  for (TileTask& task : tasks) task.may_share = {{0, 0}, {0, 1}};
+  return tasks;
+}
+
+std::vector<TileTask> lower_attention_finish(const LowerContext& context,
+                                             const Equation& equation) {
+  return partial_tasks(context, equation, [](auto buffers, auto first, auto rows, auto width) {
+    kernels::finish_partials(
+        elements_of<const float>(buffers[0]) + first * width,
+        elements_of<float>(buffers[1]) + first * (width - ops::kPartialFeatures),
+        elements_of<float>(buffers[2]) + first, rows, width);
   });
 }
 
@@ -303,7 +436,10 @@ std::vector<TileTask> lower_attention_grad(const LowerContext& context, const Eq
 
 Lowerings attention_lowerings() {
   return {{"attention", lower_attention, true, Arithmetic::bf16, false},
-          {"attention_grad", lower_attention_grad, true, Arithmetic::bf16, false}};
+          {"attention_finish", lower_attention_finish, true, Arithmetic::wide, false},
+          {"attention_grad", lower_attention_grad, true, Arithmetic::bf16, false},
+          {"attention_join", lower_attention_join, true, Arithmetic::wide, false},
+          {"attention_parts", lower_attention_parts, true, Arithmetic::bf16, false}};
 }
 
 }  // namespace tessera::compile::host

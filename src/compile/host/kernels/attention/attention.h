@@ -72,6 +72,19 @@ struct AttentionGradients {
 /// One range of queries of one head.
 void attend(const AttentionProblem& problem, const AttentionOperands& operands,
             const AttentionResults& results, std::int64_t head, PositionRange queries);
+/// The same for some leaves of the keys, [leaves.first, leaves.last) of all leaves, which the tile
+/// must hold: their partial results are written to `partial` [batch, queries, heads, value_depth +
+/// 2], o, m and l of ops/attention/parts.cc. Row r of the tile has the key at position first_key +
+/// r, which may hold for these leaves alone.
+void attend_part(const AttentionProblem& problem, const AttentionOperands& operands, float* partial,
+                 std::int64_t head, PositionRange queries, PositionRange leaves);
+/// Rows of `width` elements: the partial results of two sets of leaves become that of both,
+/// which may take the place of one of them.
+void join_partials(const float* x, const float* y, float* to, std::int64_t rows,
+                   std::int64_t width);
+/// Rows of partial results of all leaves become rows of the output, and lse.
+void finish_partials(const float* from, float* output, float* lse, std::int64_t rows,
+                     std::int64_t width);
 /// The gradients of the queries and keys in these ranges, of one head. Gradients of queries need
 /// all keys, and those of keys need all queries.
 void attend_backward(const AttentionProblem& problem, const AttentionOperands& operands,

@@ -1,6 +1,7 @@
 // Attention: leaves of keys outside, panels of queries inside, so that the keys and values of a
 // leaf stay in cache.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -80,14 +81,16 @@ struct PanelState {
 /// One range of queries.
 class Forward {
  public:
-  Forward(Scratch& scratch, const AttentionProblem& problem, const PositionRange& queries)
-      : p_(problem), leaves_(num_key_leaves(problem.all_keys)) {
+  /// `leaves` are a subtree.
+  Forward(Scratch& scratch, const AttentionProblem& problem, const PositionRange& queries,
+          const PositionRange& leaves)
+      : p_(problem), all_leaves_(num_key_leaves(problem.all_keys)), leaves_(leaves) {
     const std::int64_t width = gemm::kernels().nr;
-    const std::int64_t longest = ceil_div(p_.all_keys, leaves_);
+    const std::int64_t longest = ceil_div(p_.all_keys, all_leaves_);
     for (Panel panel : attention::panels_of(queries.size())) {
       panel.first += queries.first;
       float* const q = scratch.take(p_.depth * width);
-      states_.push_back({panel, q, LeafTree(scratch, leaves_, p_.value_depth, panel.cols)});
+      states_.push_back({panel, q, LeafTree(scratch, leaves_.size(), p_.value_depth, panel.cols)});
     }
     scores_ = scratch.take(longest * width);
     rows_ = scratch.take(width * std::max(p_.depth, p_.value_depth));
@@ -95,15 +98,44 @@ class Forward {
     values_ = scratch.take(p_.is_bf16 ? longest * p_.value_depth : 0);
   }
 
-  void run(const Head& head, const AttentionResults& results) {
+  void run(const Head& head) {
     for (PanelState& state : states_) {
       attention::pack_lanes(head.q, state.panel, p_.scale, rows_, state.q);
     }
-    for (std::int64_t n = 0; n < leaves_; ++n) {
-      run_leaf(head,
-               {leaf_start(n, leaves_, p_.all_keys), leaf_start(n + 1, leaves_, p_.all_keys)});
+    for (std::int64_t n = leaves_.first; n < leaves_.last; ++n) {
+      const PositionRange leaf = {leaf_start(n, all_leaves_, p_.all_keys) - p_.first_key,
+                                  leaf_start(n + 1, all_leaves_, p_.all_keys) - p_.first_key};
+      run_leaf(head, overlap(leaf, {0, p_.keys}));
     }
-    for (PanelState& state : states_) store(head, state, results);
+  }
+
+  void store(const Head& head, const AttentionResults& results) {
+    for (PanelState& state : states_) {
+      const Panel& panel = state.panel;
+      const Node& node = state.tree.root();
+      attention::finish(node, p_.value_depth, panel.cols);
+      float* const lse =
+          results.lse + (head.batch * p_.queries + panel.first) * p_.heads + head.head;
+      for (std::int64_t i = 0; i < panel.used; ++i) lse[i * p_.heads] = node.l[i];
+      store_rows(panel, node, head.query_results(results.output, p_.value_depth));
+    }
+  }
+
+  void store_partial(const Head& head, float* partial) {
+    const std::int64_t width = p_.value_depth + 2;
+    for (PanelState& state : states_) {
+      const Panel& panel = state.panel;
+      const Node& node = state.tree.root();
+      float* const first = partial + (head.batch * p_.queries * p_.heads + head.head) * width;
+      store_rows(
+          panel, node,
+          {.data = first, .stride = p_.heads * width, .depth = p_.value_depth, .is_bf16 = false});
+      for (std::int64_t i = 0; i < panel.used; ++i) {
+        float* const row = first + (panel.first + i) * p_.heads * width;
+        row[p_.value_depth] = node.m[i] + 0.0f;
+        row[p_.value_depth + 1] = node.l[i];
+      }
+    }
   }
 
  private:
@@ -186,23 +218,19 @@ class Forward {
     }
   }
 
-  void store(const Head& head, PanelState& state, const AttentionResults& results) const {
-    const Panel& panel = state.panel;
-    const Node& node = state.tree.root();
-    attention::finish(node, p_.value_depth, panel.cols);
-    float* const lse = results.lse + (head.batch * p_.queries + panel.first) * p_.heads + head.head;
-    for (std::int64_t i = 0; i < panel.used; ++i) lse[i * p_.heads] = node.l[i];
+  void store_rows(const Panel& panel, const Node& node,
+                  const attention::ResultRows& results) const {
     transpose({.rows = panel.used,
                .columns = p_.value_depth,
                .from_stride = panel.cols,
                .to_stride = p_.value_depth},
               node.o, rows_);
-    head.query_results(results.output, p_.value_depth)
-        .store(panel.first, panel.used, rows_, p_.value_depth, 1.0f);
+    results.store(panel.first, panel.used, rows_, p_.value_depth, 1.0f);
   }
 
   const AttentionProblem& p_;
-  std::int64_t leaves_;
+  std::int64_t all_leaves_;
+  PositionRange leaves_;
   std::vector<PanelState> states_;
   float* scores_ = nullptr;
   float* rows_ = nullptr;
@@ -217,12 +245,64 @@ void attend(const AttentionProblem& problem, const AttentionOperands& operands,
             const AttentionResults& results, std::int64_t head, PositionRange queries) {
   if (queries.empty()) return;
   Scratch scratch(Scratch::Mode::hands_out);
-  Forward(scratch, problem, queries).run(Head(problem, operands, head), results);
+  Forward forward(scratch, problem, queries, {0, num_key_leaves(problem.all_keys)});
+  const Head one(problem, operands, head);
+  forward.run(one);
+  forward.store(one, results);
+}
+
+void attend_part(const AttentionProblem& problem, const AttentionOperands& operands, float* partial,
+                 std::int64_t head, PositionRange queries, PositionRange leaves) {
+  if (queries.empty()) return;
+  Scratch scratch(Scratch::Mode::hands_out);
+  Forward forward(scratch, problem, queries, leaves);
+  const Head one(problem, operands, head);
+  forward.run(one);
+  forward.store_partial(one, partial);
+}
+
+void join_partials(const float* x, const float* y, float* to, std::int64_t rows,
+                   std::int64_t width) {
+  const std::int64_t depth = width - 2;
+  for (std::int64_t row = 0; row < rows; ++row, x += width, y += width, to += width) {
+    const float m = x[depth] < y[depth] ? y[depth] : x[depth];
+    const float base = m == -std::numeric_limits<float>::infinity() ? 0.0f : m;
+    const float of_x = attention::exp_of(x[depth] - base);
+    const float of_y = attention::exp_of(y[depth] - base);
+    const float l = x[depth + 1] * of_x + y[depth + 1] * of_y;
+    for (std::int64_t e = 0; e < depth; ++e) {
+      to[e] = (x[e] + 0.0f) * of_x + (y[e] + 0.0f) * of_y + 0.0f;
+    }
+    to[depth] = m + 0.0f;
+    to[depth + 1] = l;
+  }
+}
+
+void finish_partials(const float* from, float* output, float* lse, std::int64_t rows,
+                     std::int64_t width) {
+  const std::int64_t depth = width - 2;
+  const std::int64_t lanes = gemm::kernels().lanes;
+  alignas(64) std::array<float, attention::kMaxCols> m = {}, l = {};
+  for (std::int64_t first = 0; first < rows; first += lanes) {
+    const std::int64_t count = std::min(lanes, rows - first);
+    const float* const block = from + first * width;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float* const row = block + i * width;
+      m[static_cast<std::size_t>(i)] = row[depth];
+      l[static_cast<std::size_t>(i)] = row[depth + 1];
+      const float factor = 1.0f / (row[depth + 1] == 0 ? 1.0f : row[depth + 1]);
+      float* const to = output + (first + i) * depth;
+      for (std::int64_t e = 0; e < depth; ++e) to[e] = (row[e] + 0.0f) * factor;
+    }
+    // Without rows of o, this makes lse alone.
+    attention::finish({.m = m.data(), .l = l.data(), .o = nullptr}, 0, lanes);
+    std::copy_n(l.data(), count, lse + first);
+  }
 }
 
 std::int64_t attend_scratch_bytes(const AttentionProblem& problem, std::int64_t queries) {
   Scratch scratch(Scratch::Mode::counts);
-  const Forward counted(scratch, problem, {0, queries});
+  const Forward counted(scratch, problem, {0, queries}, {0, num_key_leaves(problem.all_keys)});
   return scratch.used() * static_cast<std::int64_t>(sizeof(float));
 }
 
