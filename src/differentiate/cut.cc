@@ -81,7 +81,7 @@ class Cutter {
       const std::size_t index = definition_[id];
       if (index == kNoEquation) continue;
       const Equation& equation = function_.equations[index];
-      if (!is_backward_[id] && is_saved_(equation)) continue;
+      if (!is_backward_[id] && (is_saved_(equation) || ir::gives_back(equation))) continue;
       in_backward_[index] = true;
       open.insert(open.end(), equation.operands.begin(), equation.operands.end());
     }

@@ -45,7 +45,7 @@ const Handler* find_handler(std::string_view kind) {
   for (const Handlers* family :
        {&elementwise_handlers(), &shape_handlers(), &reduction_handlers(), &window_handlers(),
         &index_handlers(), &control_handlers(), &manual_handlers(), &collective_handlers(),
-        &generator_handlers(), &linear_algebra_handlers()}) {
+        &generator_handlers(), &linear_algebra_handlers(), &token_handlers()}) {
     const auto found = family->find(kind);
     if (found != family->end()) return &found->second;
   }
@@ -125,6 +125,7 @@ std::string_view text_of(const Operation& op, std::string_view attribute) {
 
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
   const bytecode::Type& type = *context.module.value_types[value];
+  if (type.name == "token") return token_type();
   const bool is_array = type.kind == bytecode::Type::Kind::tensor;
   const std::optional<DType> dtype = dtype_of_name(is_array ? type.types[0]->name : "");
   if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));

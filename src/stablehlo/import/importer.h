@@ -31,6 +31,7 @@ struct ModuleContext {
   std::size_t equations = 0;                               // so far
   Span call_line = {};                                     // of the call that is being inlined
   MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
+  FindHostCall find_host_call = {};   // nullptr: what is called is not known
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
 
@@ -125,6 +126,11 @@ ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims
 Values approx_top_k(Context& c);
 /// The custom call of a factorisation; nullopt if it is another function.
 std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
+/// The custom call with which programs call the host program.
+Values host_call(Context& c);
+/// The type of a token: order is a matter of the IR's own tokens, so those of programs are arrays
+/// without elements.
+Type token_type();
 /// Whether a value is known to leave others unchanged.
 bool is_neutral(const Context& c, ValueId first, std::string_view join);
 /// Joins the first value of a reduction to its result, unless that changes nothing.
@@ -159,6 +165,7 @@ const Handlers& reduction_handlers();
 const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
+const Handlers& token_handlers();
 const Handlers& collective_handlers();
 const Handlers& manual_handlers();
 const Handlers& generator_handlers();

@@ -106,8 +106,9 @@ std::vector<int> replaced_arguments(const Operation& main, std::size_t results) 
 
 }  // namespace
 
-Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles) {
-  ModuleContext context{.module = module, .map_tiles = map_tiles};
+Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles,
+                       const FindHostCall& find_host_call) {
+  ModuleContext context{.module = module, .map_tiles = map_tiles, .find_host_call = find_host_call};
   collect_functions(context);
   read_mesh(context);
   const auto found = context.functions.find("main");

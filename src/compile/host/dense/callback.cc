@@ -1,5 +1,6 @@
-// host_callback: one task, which calls the function of the program.
+// Lowering of host_callback and pure_callback: one task, which calls the function of the program.
 #include "compile/host/dense_tasks.h"
+#include "ir/effects.h"
 #include "ops/control/control.h"
 
 namespace tessera::compile::host {
@@ -7,22 +8,29 @@ namespace tessera::compile::host {
 namespace {
 
 std::vector<TileTask> lower_callback(const LowerContext& context, const Equation& equation) {
+  const std::size_t tokens = ir::is_effect(*equation.op) ? 1 : 0;
   std::vector<Type> types;
-  for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+  for (std::size_t i = tokens; i < equation.operands.size(); ++i) {
     types.push_back(context.function().type(equation.operands[i]));
   }
   return task_per_tile(context, equation, [&](const AtomDigits& /*digits*/) {
     return make_kernel(
-        [types, attributes = equation.attributes](std::span<std::byte* const> buffers) {
-          std::memcpy(buffers.back(), buffers.front(), sizeof(std::uint32_t));
-          ops::call_host(attributes, types,
-                         {buffers.begin() + 1, buffers.begin() + 1 + std::ssize(types)});
+        [types, tokens, attributes = equation.attributes](std::span<std::byte* const> buffers) {
+          const std::span operands = buffers.first(tokens + types.size());
+          const std::span results = buffers.subspan(operands.size());
+          if (tokens > 0) std::memcpy(results[0], operands[0], sizeof(std::uint32_t));
+          const std::span arrays = operands.subspan(tokens);
+          const std::span places = results.subspan(tokens);
+          ops::call_host(attributes, types, {arrays.begin(), arrays.end()},
+                         {places.begin(), places.end()});
         });
   });
 }
 
 }  // namespace
 
-Lowerings callback_lowerings() { return {{"host_callback", lower_callback, true}}; }
+Lowerings callback_lowerings() {
+  return {{"host_callback", lower_callback, true}, {"pure_callback", lower_callback, true}};
+}
 
 }  // namespace tessera::compile::host
