@@ -17,6 +17,7 @@ from jax._src.core import Token
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+jax.config.update("jax_num_cpu_devices", 8)
 import cases
 from cases import CPU, DEVICES, random, same
 
@@ -30,7 +31,25 @@ def case(name, *functions_args):
     return register
 
 
+def on_meshes(program, *arguments):
+    """As `both`, sorted, for programs on a mesh of 4x2 devices: `program(tell, mesh)`."""
+    told = []
+    for devices in (np.array(jax.devices("cpu")), DEVICES):
+        heard = []
+        mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
+        placed = jax.device_put(arguments, NamedSharding(mesh, P()))
+        function = program(lambda *values: heard.append([text(v) for v in values]), mesh)
+        result = jax.tree.map(np.asarray, jax.jit(function)(*placed))
+        jax.effects_barrier()
+        told.append((sorted(heard), result))
+    assert told[0][0] == told[1][0], told
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), told[0][1], told[1][1])
+    return told[1][0]
+
+
 def text(value):
+    if isinstance(value, str):
+        return value
     return np.array2string(np.asarray(value), precision=4)
 
 
@@ -330,48 +349,98 @@ def _():
 
 @case("of_sharded_arrays")
 def _():
-    mesh = Mesh(DEVICES.reshape(4, 2), ("x", "y"))
-    x = random(8, 6)
-    placed = jax.device_put(x, NamedSharding(mesh, P("x", "y")))
-    heard = []
+    def program(tell, mesh):
+        def f(v):
+            v = lax.with_sharding_constraint(v, NamedSharding(mesh, P("x", "y")))
+            jax.debug.callback(tell, v, ordered=False)
+            number = io_callback(lambda a: np.float32(a[0, 0]),
+                                 jax.ShapeDtypeStruct((), np.float32), v)
+            return jax.pure_callback(numpy_sin, like(v), v) + v + number
+        return f
 
-    @jax.jit
-    def f(v):
-        jax.debug.callback(lambda a: heard.append(np.asarray(a)), v)
-        return jax.pure_callback(numpy_sin, like(v), v) + v
-
-    np.testing.assert_allclose(f(placed), np.sin(x) + x, rtol=1e-6)
-    jax.effects_barrier()
-    assert len(heard) == 1
-    np.testing.assert_array_equal(heard[0], x)
+    assert len(on_meshes(program, random(8, 6))) == 1
 
 
 @case("in_shard_map")
 def _():
-    mesh = Mesh(DEVICES.reshape(4, 2), ("x", "y"))
-    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    def program(tell, mesh):
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("x"), P()),
+                           out_specs=(P("x"), P(("x", "y"))), check_vma=False)
+        def f(tile, scalar):
+            jax.debug.callback(functools.partial(tell, "all"), tile, scalar)
+            jax.debug.callback(functools.partial(tell, "same"), scalar)
+            jax.debug.callback(functools.partial(tell, "none"))
+            number = io_callback(lambda v: np.float32(np.sum(v)),
+                                 jax.ShapeDtypeStruct((), np.float32), tile)
+            sine = jax.pure_callback(numpy_sin, like(tile), tile)
+            return sine, jnp.reshape(number, (1,))
+        return f
+
+    told = on_meshes(program, np.arange(24, dtype=np.float32).reshape(8, 3), 5.0)
+    assert [[each[0] for each in told].count(kind) for kind in ("all", "same", "none")] == [8] * 3
+
+
+@case("of_some_devices")
+def _():
+    """Branches and loops that devices leave one by one."""
+    def program(tell, mesh):
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P(("x", "y")),
+                           check_vma=False)
+        def f(tile):
+            x, y = lax.axis_index("x"), lax.axis_index("y")
+            first = functools.partial(tell, "first")
+            lax.cond((x == 0) & (y == 0), lambda: jax.debug.callback(first, tile), lambda: None)
+
+            def number(kind):
+                return lambda v: io_callback(lambda a: (tell(kind, a), np.float32(np.sum(a)))[1],
+                                             jax.ShapeDtypeStruct((), np.float32), v)
+
+            def step(carry, row):
+                chosen = lax.switch(x - 1, [number("one"), lambda v: jnp.sum(v) * 2, number("two")],
+                                    row + y)
+                return carry + chosen, chosen
+
+            total, rows = lax.scan(step, 0.0, tile)
+
+            def condition(state):
+                jax.debug.callback(functools.partial(tell, "condition"), x, y, state)
+                return state < 2 * x + y
+
+            def body(state):
+                jax.debug.callback(functools.partial(tell, "body"), x, y, state)
+                inner = lax.while_loop(
+                    lambda n: n < state, lambda n: n + lax.cond(
+                        n % 2 == 0, lambda: io_callback(lambda a: (tell("even", a), np.int32(1))[1],
+                                                        jax.ShapeDtypeStruct((), np.int32), n),
+                        lambda: 1), y)
+                return state + 1 + 0 * inner
+
+            ended = lax.while_loop(condition, body, 0)
+            return jnp.stack([total, ended.astype(np.float32), jnp.sum(rows)])
+        return f
+
+    told = on_meshes(program, random(8, 3))
+    kinds = [each[0] for each in told]
+    assert kinds.count("first") == 1 and kinds.count("one") == 8 and kinds.count("two") == 4, kinds
+    assert kinds.count("body") == sum(2 * x + y for x in range(4) for y in range(2))
+    assert kinds.count("condition") == kinds.count("body") + 8
+
+
+@case("ordered_in_shard_map")
+def _():
     heard = []
+    mesh = Mesh(DEVICES, ("x",))
 
     @jax.jit
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("x"), P()),
-                       out_specs=(P("x"), P(("x", "y"))))
-    def f(tile, scalar):
-        jax.debug.callback(lambda *v: heard.append(("all", *map(text, v))), tile, scalar)
-        jax.debug.callback(lambda v: heard.append(("same", text(v))), scalar)
-        jax.debug.callback(lambda: heard.append(("none",)))
-        number = io_callback(lambda v: np.float32(np.sum(v)), jax.ShapeDtypeStruct((), np.float32),
-                             tile)
-        sine = jax.pure_callback(numpy_sin, like(tile), tile)
-        return jax.lax.pcast(sine, (), to="varying"), jnp.reshape(number, (1,))
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    def f(tile):
+        io_callback(lambda v: heard.append(("first", int(v[0]))), None, tile, ordered=True)
+        io_callback(lambda v: heard.append(("second", int(v[0]))), None, tile, ordered=True)
+        return tile + 1
 
-    sine, sums = f(x, 5.0)
+    np.testing.assert_array_equal(f(np.arange(8)), np.arange(1, 9))
     jax.effects_barrier()
-    np.testing.assert_allclose(sine, np.sin(x), rtol=1e-6)
-    np.testing.assert_allclose(sums, np.repeat(x.reshape(4, -1).sum(1), 2), rtol=1e-6)
-    for kind in ("all", "same", "none"):
-        assert sum(each[0] == kind for each in heard) == 8, heard
-    assert sorted({each[1] for each in heard if each[0] == "all"}) == sorted(
-        text(tile) for tile in np.split(x, 4))
+    assert heard == [(kind, i) for kind in ("first", "second") for i in range(8)], heard
 
 
 # --- mistakes

@@ -1,6 +1,8 @@
 // Tokens, and calls of the program that calls Tessera.
 #include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <set>
 
 #include "ops/axis/axis.h"
 #include "stablehlo/import/importer.h"
@@ -9,16 +11,14 @@ namespace tessera::stablehlo {
 
 namespace {
 
+constexpr std::string_view kHostCall = "tessera.call_host";
+
 ValueId new_token(Context& c) { return ops::full(c.b(), 0, token_type()); }
 
 Values create_token(Context& c) { return {new_token(c)}; }
 
 /// Any token will do: effects stay in the order in which they are read.
 Values after_all(Context& c) { return {new_token(c)}; }
-
-bool is_token(const Context& c, ValueNumber value) {
-  return c.frame.context().module.value_types[value]->name == "token";
-}
 
 std::int64_t number_of_call(const Context& c) {
   const std::string_view text = c.text("backend_config");
@@ -29,33 +29,71 @@ std::int64_t number_of_call(const Context& c) {
   return number;
 }
 
-/// A number that depends on the device, in functions of tiles.
-std::optional<ValueId> device(Context& c) {
-  std::optional<ValueId> result;
+/// Whether a device calls, if that has to be said: some devices do not, or each device calls, also
+/// with operands that all devices have, or the op needs an operand.
+std::optional<ValueId> verdict(Context& c, bool is_effect, bool has_operands) {
+  ir::Builder& b = c.b();
+  std::optional<ValueId> result = c.frame.taken;
+  if (!is_effect) return result || has_operands ? result : ops::scalar(b, 1, DType::boolean);
   for (const MeshAxis& axis : c.frame.context().manual) {
     if (axis.size == 1) continue;
-    const ValueId index = ops::axis_index(c.b(), {.name = axis.name, .size = axis.size});
-    result = result ? ops::add(c.b(), *result, index) : index;
+    const ValueId index = ops::axis_index(b, {.name = axis.name, .size = axis.size});
+    const ValueId is_device = ops::compare(b, "ge", index, ops::scalar(b, 0, DType::i32));
+    result = result ? b.emit("and", {}, {*result, is_device}) : is_device;
   }
   return result;
 }
 
-/// The function; with `has_more`, it is called without the last operand.
-std::shared_ptr<const ir::HostCallback::Call> function_of(Context& c, bool has_more) {
+/// The function. With `has_verdict` the last operand says whether it is called.
+std::shared_ptr<const ir::HostCallback::Call> function_of(Context& c, bool has_verdict,
+                                                          const std::vector<Type>& results) {
   using Call = ir::HostCallback::Call;
   const FindHostCall& find = c.frame.context().find_host_call;
   if (!find) return nullptr;
   std::shared_ptr<const Call> call = find(number_of_call(c), c.b().span());
   c.need(call != nullptr, "a call of a function of another program");
-  if (!has_more) return call;
-  return std::make_shared<const Call>([call](std::span<const Type> types,
-                                             std::span<const std::byte* const> operands,
-                                             std::span<std::byte* const> results) {
-    (*call)(types.first(types.size() - 1), operands.first(operands.size() - 1), results);
+  if (!has_verdict) return call;
+  std::vector<std::size_t> bytes;
+  for (const Type& type : results) bytes.push_back(static_cast<std::size_t>(size_bytes(type)));
+  return std::make_shared<const Call>([call, bytes](std::span<const Type> types,
+                                                    std::span<const std::byte* const> operands,
+                                                    std::span<std::byte* const> places) {
+    if (*operands.back() != std::byte{0}) {
+      (*call)(types.first(types.size() - 1), operands.first(operands.size() - 1), places);
+      return;
+    }
+    for (std::size_t i = 0; i < places.size(); ++i) std::memset(places[i], 0, bytes[i]);
   });
 }
 
+bool has_host_call(const ModuleContext& context, const Operation& op,
+                   std::set<const Operation*>& seen) {
+  if (kind_of(op) == "custom_call") return text_of(op, "call_target_name") == kHostCall;
+  const auto has_it = [&](const Operation& outer) {
+    return std::ranges::any_of(outer.regions, [&](const Region& region) {
+      return std::ranges::any_of(region.operations, [&](const Operation& inner) {
+        return has_host_call(context, inner, seen);
+      });
+    });
+  };
+  for (const char* name : {"callee", "decomposition"}) {
+    const auto found = context.functions.find(text_of(op, name));
+    if (found == context.functions.end() || !seen.insert(found->second).second) continue;
+    if (has_it(*found->second)) return true;
+  }
+  return has_it(op);
+}
+
 }  // namespace
+
+bool is_token(const Context& c, ValueNumber value) {
+  return c.frame.context().module.value_types[value]->name == "token";
+}
+
+bool calls_host_by_device(const ModuleContext& context, const Operation& op) {
+  std::set<const Operation*> seen;
+  return !context.manual.empty() && has_host_call(context, op, seen);
+}
 
 Type token_type() { return {.dtype = DType::boolean, .shape = {0}}; }
 
@@ -70,11 +108,9 @@ Values host_call(Context& c) {
     if (!is_token(c, c.op.results[i])) callback.results.push_back(c.result(i));
   }
   const bool is_effect = c.boolean("has_side_effect");
-  // In a function of tiles each device calls, also with operands that all devices have.
-  std::optional<ValueId> more = is_effect ? device(c) : std::nullopt;
-  if (!is_effect && operands.empty()) more = ops::scalar(b, 0, DType::u32);
-  if (more) operands.push_back(*more);
-  callback.call = function_of(c, more.has_value());
+  const std::optional<ValueId> is_called = verdict(c, is_effect, !operands.empty());
+  if (is_called) operands.push_back(*is_called);
+  callback.call = function_of(c, is_called.has_value(), callback.results);
   const ir::Attributes attributes = {{"callback", callback}, {"num_batch", std::int64_t{0}}};
   Values arrays;
   if (is_effect) {

@@ -289,6 +289,7 @@ Frame::Captures Frame::captures_of(const Operation& op) const {
     collect_values(region, inside, result.values);
     collect_constants(context_, region, seen, result.constants);
   }
+  result.has_taken = taken.has_value();
   return result;
 }
 
@@ -296,6 +297,7 @@ Values Frame::captured(const Captures& captures) const {
   Values result;
   for (const ValueNumber each : captures.values) result.push_back(value(each));
   for (const Operation* each : captures.constants) result.push_back(constant(each->find("value")));
+  if (captures.has_taken) result.push_back(taken.value());
   return result;
 }
 
@@ -314,6 +316,7 @@ std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Reg
     const Attribute* value = each->find("value");
     frame.constants_[value] = frame.builder_.add_input(type(constant(value)));
   }
+  if (captures.has_taken) frame.taken = frame.builder_.add_input({DType::boolean, {}});
   for (const ValueNumber argument : region.arguments) {
     frame.define(argument, frame.builder_.add_input(type_of(context_, argument, op)));
   }

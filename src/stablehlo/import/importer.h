@@ -64,6 +64,7 @@ class Frame {
   struct Captures {
     std::vector<ValueNumber> values;
     std::vector<const Operation*> constants;
+    bool has_taken = false;  // the last one is `taken`
   };
   Captures captures_of(const Operation& op) const;
   Values captured(const Captures& captures) const;
@@ -73,6 +74,9 @@ class Frame {
   // What is known about values: the one number of a constant, and the terms of a sum.
   std::unordered_map<ValueId, double> splats;
   std::unordered_map<ValueId, Terms> terms;
+  /// In a function of tiles: whether the device gets here, if it may not. All devices compute all
+  /// branches, but only those that get there call the host.
+  std::optional<ValueId> taken;
 
  private:
   void operation(const Operation& op);
@@ -128,6 +132,9 @@ Values approx_top_k(Context& c);
 std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
 /// The custom call with which programs call the host program.
 Values host_call(Context& c);
+/// Whether the functions of an operation have such calls, and devices may take different ones.
+bool calls_host_by_device(const ModuleContext& context, const Operation& op);
+bool is_token(const Context& c, ValueNumber value);
 /// The type of a token: order is a matter of the IR's own tokens, so those of programs are arrays
 /// without elements.
 Type token_type();
