@@ -471,6 +471,33 @@ def bodies():
     add("scatter_max", lambda x, u: x.at[rows].max(u), floats(4, 3), floats(5, 3))
 
 
+def host_calls():
+    """Calls of the program that runs them, as the package for JAX writes them, and tokens."""
+
+    def call(number, x, is_effect):
+        return jax.ffi.ffi_call(
+            "tessera.call_host",
+            jax.ShapeDtypeStruct((2,), np.float32),
+            has_side_effect=is_effect,
+            custom_call_api_version=2,
+            legacy_backend_config=str(number),
+        )(x)
+
+    def body(a):
+        chosen = lax.cond(a[0] > 1, lambda v: call(1, v, True), lambda v: v, a)
+        return chosen + call(2, a, False)
+
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+    tiles = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    add("host_calls", jax.jit(tiles), np.arange(4, dtype=np.float32))
+
+    from jax.experimental import io_callback
+
+    tell = lambda a: io_callback(print, None, a, ordered=True)
+    ordered = jax.shard_map(tell, mesh=mesh, in_specs=P("x"), out_specs=None)
+    add("tokens", jax.jit(ordered), np.arange(4, dtype=np.float32))
+
+
 for family in (
     bodies,
     elementwise,
@@ -487,3 +514,4 @@ for family in (
     family()
 if len(jax.devices()) >= 8:
     sharded()
+    host_calls()
