@@ -138,6 +138,25 @@ TEST(PureCallback, HasTheDerivativeThatItIsGiven) {
   EXPECT_NE(mistake.what.find("pure_callback"), std::string::npos) << mistake.what;
 }
 
+TEST(PureCallback, InAPipeline) {
+  int calls = 0;
+  const auto step = [&](const Array& w, const Array& xs) {
+    const auto one = [&](const Array& x) {
+      const Array y = mark_stage_end(incremented(calls, x) * w);
+      return sum(mark_stage_end(incremented(calls, y) * w));
+    };
+    return treduce(one, xs, GPipe{2});
+  };
+  const MpmdMesh mesh(make_mesh({{"mpmd", 2}}), "mpmd");
+  const Array w = numbers({3}, 1);
+  const Array xs = numbers({4, 3}, 2);
+  const Array wanted = jit(step)(w, xs);
+  EXPECT_EQ(calls, 8);
+  const Array found = mpmd_jit_with_loop(step, mesh)(w, xs);
+  EXPECT_EQ(calls, 16);
+  EXPECT_EQ(found.item<float>(), wanted.item<float>());
+}
+
 TEST(PureCallback, IsLeftOutIfNothingNeedsIt) {
   int calls = 0;
   jit([&](const Array& v) {

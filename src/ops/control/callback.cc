@@ -3,7 +3,6 @@
 
 #include <tessera/error.h>
 
-#include "ir/effects.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "ops/rules.h"
@@ -11,9 +10,6 @@
 namespace tessera::ops {
 
 namespace {
-
-/// How many operands, and results, are tokens.
-std::size_t num_tokens(const OpRecord& op) { return ir::is_effect(op) ? 1 : 0; }
 
 /// The types that results of one call have where the operands have dimensions of a batch in front.
 std::vector<Type> whole_results(const Attributes& attributes, const Shape& batch) {
@@ -63,8 +59,7 @@ std::vector<Type> pure_shape(const ShapeContext& c) {
 
 /// The callback is called for each element of the batch, the last dimension fastest. Tokens are not
 /// connected yet, so that of one element does.
-std::vector<ValueId> callback_batch(BatchContext& c) {
-  const std::size_t tokens = num_tokens(*c.equation.op);
+std::vector<ValueId> called_batch(BatchContext& c, std::size_t tokens) {
   std::vector<ValueId> operands;
   if (tokens > 0) {
     ValueId token = c.operands[0];
@@ -79,6 +74,10 @@ std::vector<ValueId> callback_batch(BatchContext& c) {
   if (tokens > 0) results[0] = c.batched(0);
   return results;
 }
+
+std::vector<ValueId> effect_batch(BatchContext& c) { return called_batch(c, 1); }
+
+std::vector<ValueId> pure_batch(BatchContext& c) { return called_batch(c, 0); }
 
 std::vector<HostArray> called_reference(const ReferenceContext& c, std::size_t tokens) {
   std::vector<Type> types;
@@ -155,7 +154,7 @@ const OpRecord host_callback_op{
     .types = TypeSet::any,
     .shape = effect_shape,
     .vjp = not_differentiable("the program that is called has no derivative; use custom_vjp"),
-    .batch = callback_batch,
+    .batch = effect_batch,
     .factors = whole_factors,
     .pattern = Pattern::opaque,
     .host = "host_callback",
@@ -181,7 +180,7 @@ const OpRecord pure_callback_op{
     .types = TypeSet::any,
     .shape = pure_shape,
     .vjp = not_differentiable("the program that is called has no derivative; use custom_vjp"),
-    .batch = callback_batch,
+    .batch = pure_batch,
     .factors = whole_factors,
     .pattern = Pattern::opaque,
     .host = "pure_callback",

@@ -1,14 +1,14 @@
 // Lowering of host_callback and pure_callback: one task, which calls the function of the program.
 #include "compile/host/dense_tasks.h"
-#include "ir/effects.h"
 #include "ops/control/control.h"
 
 namespace tessera::compile::host {
 
 namespace {
 
-std::vector<TileTask> lower_callback(const LowerContext& context, const Equation& equation) {
-  const std::size_t tokens = ir::is_effect(*equation.op) ? 1 : 0;
+/// The first `tokens` operands and results are tokens.
+std::vector<TileTask> lower_call(const LowerContext& context, const Equation& equation,
+                                 std::size_t tokens) {
   std::vector<Type> types;
   for (std::size_t i = tokens; i < equation.operands.size(); ++i) {
     types.push_back(context.function().type(equation.operands[i]));
@@ -27,10 +27,18 @@ std::vector<TileTask> lower_callback(const LowerContext& context, const Equation
   });
 }
 
+std::vector<TileTask> lower_effect(const LowerContext& context, const Equation& equation) {
+  return lower_call(context, equation, 1);
+}
+
+std::vector<TileTask> lower_pure(const LowerContext& context, const Equation& equation) {
+  return lower_call(context, equation, 0);
+}
+
 }  // namespace
 
 Lowerings callback_lowerings() {
-  return {{"host_callback", lower_callback, true}, {"pure_callback", lower_callback, true}};
+  return {{"host_callback", lower_effect, true}, {"pure_callback", lower_pure, true}};
 }
 
 }  // namespace tessera::compile::host
