@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 import weakref
 
 import jax
@@ -491,6 +492,26 @@ def _():
     inner = jax.jit(lambda a: a * 3)
     g = jax.jit(lambda v: jax.pure_callback(lambda u: np.asarray(inner(other)) + u, like(v), v))
     np.testing.assert_allclose(g(x), x * 3 + x, rtol=1e-6)
+
+
+@case("waiting_for_a_later_program")
+def _():
+    later = []
+
+    def function(x):
+        while not later:
+            time.sleep(0.01)
+        return np.asarray(later[0])
+
+    x = jax.device_put(np.float32(2), DEVICES[0])
+    found = jax.jit(lambda v: jax.pure_callback(function, like(v), v))(x)
+    later.append(jax.jit(lambda v: v * 3)(x))
+    try:
+        found.block_until_ready()
+        raise AssertionError("no error")
+    except jax.errors.JaxRuntimeError as error:
+        assert "waits for a program that runs after" in str(error), error
+    assert float(later[0] + 0) == 6  # JAX remembers that reading the array itself has failed
 
 
 @case("functions_end_with_their_programs")

@@ -19,7 +19,7 @@ std::string types_text(const std::vector<Type>& types) {
 }
 
 /// A function that is called back, and what is known about it.
-struct Called {
+struct CalledFunction {
   HostFunction function;
   std::string name;
   std::vector<Type> results;
@@ -65,11 +65,11 @@ std::vector<Array> host_call(HostFunction f, HostCallKind kind, const std::vecto
                              const std::source_location& where) {
   const CallScope scope(where);
   const bool is_pure = kind == HostCallKind::pure;
-  const Called called{.function = std::move(f),
-                      .name = is_pure ? "pure_callback" : "io_callback",
-                      .results = results,
-                      .num_arguments = operands.size(),
-                      .where = call_span()};
+  const CalledFunction called{.function = std::move(f),
+                              .name = is_pure ? "pure_callback" : "io_callback",
+                              .results = results,
+                              .num_arguments = operands.size(),
+                              .where = call_span()};
   if (!is_pure && run::transport() != nullptr) {
     throw UserError({.what = "io_callback: several processes would call the function",
                      .where = called.where,

@@ -31,7 +31,7 @@ std::int64_t number_of_call(const Context& c) {
 
 /// Whether a device calls, if that has to be said: some devices do not, or each device calls, also
 /// with operands that all devices have, or the op needs an operand.
-std::optional<ValueId> verdict(Context& c, bool is_effect, bool has_operands) {
+std::optional<ValueId> verdict_of_device(Context& c, bool is_effect, bool has_operands) {
   ir::Builder& b = c.b();
   std::optional<ValueId> result = c.frame.taken;
   if (!is_effect) return result || has_operands ? result : ops::scalar(b, 1, DType::boolean);
@@ -108,7 +108,7 @@ Values host_call(Context& c) {
     if (!is_token(c, c.op.results[i])) callback.results.push_back(c.result(i));
   }
   const bool is_effect = c.boolean("has_side_effect");
-  const std::optional<ValueId> is_called = verdict(c, is_effect, !operands.empty());
+  const std::optional<ValueId> is_called = verdict_of_device(c, is_effect, !operands.empty());
   if (is_called) operands.push_back(*is_called);
   callback.call = function_of(c, is_called.has_value(), callback.results);
   const ir::Attributes attributes = {{"callback", callback}, {"num_batch", std::int64_t{0}}};
