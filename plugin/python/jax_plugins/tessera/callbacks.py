@@ -80,19 +80,21 @@ def _check(values, avals):
 
 
 class _Function:
-    """A function of arrays, and their types. `name` is that of the function of JAX."""
+    """A function of arrays, and their types. `name` is that of the function of JAX. With `on_cpu`
+    it gets arrays of JAX's CPU backend, if there is one; otherwise those of NumPy."""
 
-    def __init__(self, name, function, avals_in, avals_out):
+    def __init__(self, name, function, avals_in, avals_out, on_cpu):
         self.name = name
         self.function = function
         self.avals_in = avals_in
         self.avals_out = avals_out
+        self.on_cpu = on_cpu
         self.has_x64 = config.enable_x64.value  # a setting of the thread that makes the program
         self.number = next(_numbers)
         _known[self.number] = self
 
     def values(self, *arguments):
-        device = _cpu()
+        device = _cpu() if self.on_cpu else None
         if device is None:
             return self.function(*arguments)
         with jax.default_device(device):
@@ -161,10 +163,10 @@ def _physical(avals):
     return [core.physical_aval(aval) for aval in avals]
 
 
-def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None):
+def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None, on_cpu=True):
     """Appends the call; returns its results, and the next token if there is one."""
     avals_in, avals_out = avals or (ctx.avals_in, ctx.avals_out)
-    called = _Function(name, function, _physical(avals_in), _physical(avals_out))
+    called = _Function(name, function, _physical(avals_in), _physical(avals_out), on_cpu)
     ctx.module_context.add_keepalive(called)
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(np.dtype(aval.dtype)))
              for aval in called.avals_out]
@@ -237,7 +239,7 @@ def _emit_python_callback(of_jax):
                           has_side_effect=has_side_effect, **options)
         results, token = _emit(ctx, getattr(callback, "__name__", "a callback"), callback,
                                operands, has_effect=has_side_effect, token=token,
-                               avals=(operand_avals, result_avals))
+                               avals=(operand_avals, result_avals), on_cpu=False)
         return results, token, None
 
     return emit
