@@ -121,7 +121,7 @@ void to_host(abi::BufferToHost& a) {
   const TilePtr tile = a.buffer->tile();
   auto copied = std::make_shared<Completion>();
   void* const to = a.data;
-  tile->ready->when_done([tile, copied, to, bytes](const FailurePtr& failure) {
+  awaited(tile->ready)->when_done([tile, copied, to, bytes](const FailurePtr& failure) {
     if (failure == nullptr && bytes != 0) std::memcpy(to, tile->data->data(), bytes);
     copied->finish(failure);
   });
@@ -158,7 +158,9 @@ void remove(abi::BufferDelete& a) { a.object->release(); }
 void is_deleted(abi::BufferIsDeleted& a) { a.value = a.object->is_deleted(); }
 // Otherwise JAX would keep pointers to memory that a donation may overwrite.
 void is_on_cpu(abi::BufferIsOnCpu& a) { a.value = false; }
-void ready_event(abi::BufferReadyEvent& a) { a.value = new abi::Event{a.object->tile()->ready}; }
+void ready_event(abi::BufferReadyEvent& a) {
+  a.value = new abi::Event{awaited(a.object->tile()->ready)};
+}
 
 std::byte* data_of(const abi::Buffer& buffer) {
   const TilePtr tile = buffer.tile();

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include <tessera/error.h>
+
+#include "run/threads/within_task.h"
+
 namespace tessera::plugin {
 
 void Completion::finish(FailurePtr failure) {
@@ -21,8 +25,22 @@ bool Completion::is_done() const {
   return is_done_;
 }
 
+namespace {
+
+FailurePtr endless_wait() {
+  const UserError error({.what = "tessera: a function in Python waits for a program that runs "
+                                 "after the one that calls it",
+                         .found = "an array that is not computed yet",
+                         .wanted = "arrays that were computed before",
+                         .cure = "pass the array to the function as an argument"});
+  return std::make_shared<const Failure>(Failure{abi::kInvalidArgument, error.what()});
+}
+
+}  // namespace
+
 FailurePtr Completion::wait() const {
   std::unique_lock lock(mutex_);
+  if (run::WithinTask::is_here() && !is_done_) return endless_wait();
   changed_.wait(lock, [&] { return is_done_; });
   return failure_;
 }
@@ -45,6 +63,13 @@ CompletionPtr completed() {
     return done;
   }();
   return kDone;
+}
+
+CompletionPtr awaited(CompletionPtr completion) {
+  if (!run::WithinTask::is_here() || completion->is_done()) return completion;
+  auto ended = std::make_shared<Completion>();
+  ended->finish(endless_wait());
+  return ended;
 }
 
 WorkQueue::WorkQueue() : thread_([this] { run(); }) {}

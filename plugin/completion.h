@@ -19,7 +19,8 @@ class Completion {
 
   void finish(FailurePtr failure = nullptr);
   bool is_done() const;
-  /// The failure, once it has ended.
+  /// The failure, once it has ended. For a function that a program calls, what has not ended runs
+  /// after that program: then this is a failure that says so.
   FailurePtr wait() const;
   /// Calls back when it ends, in the thread that ends it; at once if it has ended.
   void when_done(Callback callback);
@@ -35,6 +36,8 @@ using CompletionPtr = std::shared_ptr<Completion>;
 
 /// One that has ended well.
 CompletionPtr completed();
+/// The completion itself; where wait() would be a failure, one that has ended with that.
+CompletionPtr awaited(CompletionPtr completion);
 
 /// Does work in the order in which it comes, so what a program reads is there when it starts.
 class WorkQueue {

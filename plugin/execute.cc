@@ -5,6 +5,7 @@
 
 #include "plugin/call.h"
 #include "plugin/program.h"
+#include "run/threads/within_task.h"
 
 namespace tessera::plugin {
 
@@ -132,6 +133,7 @@ void execute(abi::Execute& a) {
   for (std::size_t device = 0; a.completed != nullptr && device < a.num_devices; ++device) {
     a.completed[device] = new abi::Event{call->done};
   }
+  if (run::WithinTask::is_here()) return call->run();
   WorkQueue& queue = a.loaded->devices[0]->client->queue;
   const auto work = [call] { call->run(); };
   if (compiled.is_short) {

@@ -10,6 +10,7 @@
 #include "base/sha1.h"
 #include "plugin/call.h"
 #include "plugin/layouts.h"
+#include "plugin/python_calls.h"
 #include "run/pjrt/elements.h"
 
 namespace tessera::plugin {
@@ -69,7 +70,7 @@ void Texts::finish() {
 }
 
 CompiledProgram::CompiledProgram(std::string module, const CompileOptions& options)
-    : program(module, options.num_partitions),
+    : program(module, options.num_partitions, python_function),
       code(std::move(module)),
       num_partitions(static_cast<std::size_t>(options.num_partitions)) {
   fingerprint = hex(code);
@@ -100,7 +101,8 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   costs = {cost("flops", program.flops()), cost("bytes accessed", program.bytes())};
   constexpr std::int64_t kShortFlops = 1 << 20;
   constexpr std::int64_t kShortBytes = 1 << 18;
-  is_short = !program.has_loops() && program.flops() < kShortFlops && program.bytes() < kShortBytes;
+  is_short = !program.has_loops() && !program.calls_host() && program.flops() < kShortFlops &&
+             program.bytes() < kShortBytes;
 }
 
 const std::string& CompiledProgram::text() const {

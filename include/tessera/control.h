@@ -10,9 +10,11 @@
 //
 // Carries and results are trees. Functions are traced once and may capture arrays. Outside of jit
 // the whole construct is compiled and run immediately. scan, fori_loop, cond and switch_case have
-// derivatives; while_loop has none.
+// derivatives; while_loop has none. pure_callback and io_callback call functions of the program
+// itself, for their results, while compiled programs run.
 #pragma once
 
+#include <concepts>
 #include <variant>
 
 #include <tessera/jit.h>
@@ -39,6 +41,12 @@ template <typename T>
 std::size_t count_leaves(const T& tree) {
   return walked(tree, Walk::Want::leaves).leaves().size();
 }
+
+using HostFunction = Function<std::vector<Array>, const std::vector<Array>&>;
+enum class HostCallKind : std::uint8_t { pure, effect };
+std::vector<Array> host_call(HostFunction f, HostCallKind kind, const std::vector<Type>& results,
+                             const std::vector<Operand>& operands,
+                             const std::source_location& where);
 
 }  // namespace detail
 
@@ -191,6 +199,31 @@ T mark_stage_end(T tree, std::source_location where = std::source_location::curr
   }
   detail::replace_leaves(walk, marked);
   return tree;
+}
+
+/// What `f`, a function of the program itself, makes of the values of `operands`: arrays of the
+/// types `results`. Outside of jit it is called at once, inside each time that the program gets
+/// there, with whole arrays on any mesh. vmap calls it for each element. It must give back the same
+/// for the same values: it may be called more often, by each of several processes, or, if nothing
+/// needs the results, not at all. It has no derivative (see custom_vjp) and runs on a thread of the
+/// engine, where it must not compute with the library; array() is allowed. What it throws ends the
+/// run, which throws UserError if it gives back other types.
+template <std::invocable<const std::vector<Array>&> F>
+std::vector<Array> pure_callback(F f, const std::vector<Type>& results,
+                                 const std::vector<Operand>& operands,
+                                 std::source_location where = std::source_location::current()) {
+  return detail::host_call(detail::HostFunction(std::move(f)), detail::HostCallKind::pure, results,
+                           operands, where);
+}
+/// Like pure_callback, but `f` acts on the world outside or depends on it: it is called exactly
+/// once each time, in the order of the program (see debug::callback). With several processes, and
+/// in pipelines, it is an error.
+template <std::invocable<const std::vector<Array>&> F>
+std::vector<Array> io_callback(F f, const std::vector<Type>& results,
+                               const std::vector<Operand>& operands,
+                               std::source_location where = std::source_location::current()) {
+  return detail::host_call(detail::HostFunction(std::move(f)), detail::HostCallKind::effect,
+                           results, operands, where);
 }
 
 /// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group

@@ -135,6 +135,15 @@ void refuse_effects(const ir::Function& function) {
   }
 }
 
+void refuse_to_repeat(const ir::Function& function, const std::string& name) {
+  if (!std::ranges::any_of(function.equations, ir::gives_back)) return;
+  throw UserError({.what = "jit: check_finite cannot be used with io_callback",
+                   .where = {},
+                   .found = name + ", which calls io_callback",
+                   .wanted = "a function that can be computed twice",
+                   .cure = "use pure_callback, or check the results of the function outside"});
+}
+
 }  // namespace detail
 
 }  // namespace tessera

@@ -16,12 +16,12 @@
 #include "compile/reference/finite.h"
 #include "compile/reference/runnable.h"
 #include "ir/effects.h"
-#include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/machine/memory.h"
+#include "run/threads/within_task.h"
 #include "run/transport/launched.h"
 #include "run/transport/notes.h"
 #include "run/transport/processes.h"
@@ -223,7 +223,7 @@ std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
   for (std::size_t i = 0; i < program.forwarded.size(); ++i) {
     if (program.forwarded[i] < 0) names.outputs.push_back(program.result_paths[i]);
   }
-  // The call is computed again to find the op, without calling the host again.
+  refuse_to_repeat(program.traced, names.program);
   return std::make_shared<compile::FiniteRunnable>(
       std::move(runnable), ir::without_effects(program.traced), program.inputs, program.outputs,
       program.dot_unit, std::move(names));
@@ -516,7 +516,7 @@ std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
   program.is_compared = true;
   if (overcommit()) return {};
   std::unique_lock<std::mutex> alone;
-  if (!is_shared &&
+  if (!is_shared && !run::WithinTask::is_here() &&
       run::Engine::instance().new_memory(*program.executable).total() > kUncheckedBytes) {
     // Memory counts as free until it is written, so programs run for the first time one by one.
     static std::mutex first_runs;

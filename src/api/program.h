@@ -73,6 +73,9 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program);
 /// Throws UserError for callbacks, whose order a schedule would change.
 void refuse_effects(const ir::Function& function);
+/// check_finite computes a function again, without its effects. Throws UserError if it uses what
+/// they give back.
+void refuse_to_repeat(const ir::Function& function, const std::string& name);
 /// Partitions the program over its mesh, once.
 void lower(Program& program);
 /// Compiles the program for the device of each group that has the largest tiles, as its process

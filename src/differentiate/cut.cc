@@ -66,6 +66,11 @@ class Cutter {
   }
 
  private:
+  /// What an effect gives back cannot be computed again.
+  bool is_unique(const Equation& equation) {
+    return effects_.has(equation) && ir::gives_back(equation);
+  }
+
   bool is_residual(ValueId id) const {
     if (!is_seen_[id] || is_backward_[id]) return false;
     return definition_[id] == kNoEquation || !in_backward_[definition_[id]];
@@ -81,7 +86,7 @@ class Cutter {
       const std::size_t index = definition_[id];
       if (index == kNoEquation) continue;
       const Equation& equation = function_.equations[index];
-      if (!is_backward_[id] && is_saved_(equation)) continue;
+      if (!is_backward_[id] && (is_saved_(equation) || is_unique(equation))) continue;
       in_backward_[index] = true;
       open.insert(open.end(), equation.operands.begin(), equation.operands.end());
     }
@@ -89,10 +94,9 @@ class Cutter {
 
   /// The effects of the backward pass, such as a cotangent that is printed.
   void need_effects() {
-    ir::Effects effects;
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
       const Equation& equation = function_.equations[i];
-      if (!is_backward(equation) || !effects.has(equation)) continue;
+      if (!is_backward(equation) || !effects_.has(equation)) continue;
       in_backward_[i] = true;
       for (ValueId id : equation.operands) need(id);
     }
@@ -127,6 +131,7 @@ class Cutter {
   const Function& function_;
   std::size_t num_inputs_;
   const std::function<bool(const Equation&)>& is_saved_;
+  ir::Effects effects_;
   std::vector<std::size_t> definition_;
   std::vector<bool> is_backward_;  // per value: depends on a cotangent
   std::vector<bool> is_seen_;      // per value: the backward half needs it

@@ -25,6 +25,14 @@ bool Effects::has(const std::shared_ptr<const Function>& body) {
   return has_effects;
 }
 
+bool gives_back(const Equation& equation) {
+  if (is_effect(*equation.op)) return equation.results.size() > 1;
+  const std::vector<std::shared_ptr<const Function>> bodies = shared_bodies_of(equation);
+  return std::any_of(bodies.begin(), bodies.end(), [](const auto& body) {
+    return std::any_of(body->equations.begin(), body->equations.end(), gives_back);
+  });
+}
+
 namespace {
 
 Function without_effects_here(Function function) {
@@ -33,7 +41,7 @@ Function without_effects_here(Function function) {
   std::vector<Equation> kept;
   for (Equation& equation : function.equations) {
     for (ValueId& id : equation.operands) id = replacement[id];
-    if (is_effect(*equation.op)) {
+    if (is_effect(*equation.op) && equation.results.size() == 1) {
       replacement[equation.results[0]] = equation.operands[0];
     } else {
       kept.push_back(std::move(equation));

@@ -1,7 +1,9 @@
 // Equations that act on the world outside of the program. They are neither removed nor merged nor
 // repeated, and stay in their order: that in which they were traced.
 //
-// Each effect takes a token as its first operand and gives it back as its result. Tokens are all
+// Each effect takes a token as its first operand and gives it back as its first result; its other
+// results are what the world outside gave back, so an effect that has some stays where others are
+// left out. Tokens are all
 // alike until ops::with_ordered_effects connects them, before the program is partitioned. Then the
 // order is a matter of operands, which every later pass and every engine respects.
 #pragma once
@@ -34,9 +36,12 @@ class Effects {
   std::unordered_map<const Function*, Known> known_;
 };
 
-/// The function without its effects, in nested functions too.
+/// Whether the equation, or one in its functions, has results that only an effect knows.
+bool gives_back(const Equation& equation);
+
+/// The function without its effects that give nothing back, in nested functions too.
 Function without_effects(Function function);
-/// The equation without the effects in its functions. It must not be one itself.
+/// The equation without those effects in its functions. It must not be one itself.
 Equation without_effects(Equation equation);
 
 }  // namespace tessera::ir

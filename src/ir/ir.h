@@ -59,11 +59,15 @@ struct ShardingWatcher {
   friend bool operator==(const ShardingWatcher&, const ShardingWatcher&) = default;
 };
 
-/// What an equation calls with the values of its operands while the program runs. The text form
-/// only says that there is one.
+/// What an equation calls with the values of its operands while the program runs, and the types of
+/// the arrays that one call gives back. The text form has these types, and only says that there is
+/// a function.
 struct HostCallback {
-  using Call = std::function<void(std::span<const Type>, std::span<const std::byte* const>)>;
+  using Call =
+      std::function<void(std::span<const Type> types, std::span<const std::byte* const> operands,
+                         std::span<std::byte* const> results)>;
   std::shared_ptr<const Call> call = nullptr;
+  std::vector<Type> results = {};
   friend bool operator==(const HostCallback&, const HostCallback&) = default;
 };
 

@@ -73,7 +73,14 @@ class KeyWriter {
     for (const auto& body : bodies.functions) add(*body);
   }
   void add(const ShardingWatcher& watcher) { add(std::bit_cast<std::size_t>(watcher.tell.get())); }
-  void add(const HostCallback& callback) { add(std::bit_cast<std::size_t>(callback.call.get())); }
+  void add(const HostCallback& callback) {
+    add(std::bit_cast<std::size_t>(callback.call.get()));
+    add(callback.results.size());
+    for (const Type& type : callback.results) {
+      add(type.dtype);
+      add(type.shape);
+    }
+  }
   void add(const std::string& text) {
     add(text.size());
     key_ += text;

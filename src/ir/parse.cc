@@ -270,6 +270,15 @@ class Parser {
     }
     return result;
   }
+  HostCallback host_callback() {
+    HostCallback result;
+    if (!accept('(')) return result;
+    while (!accept(')')) {
+      if (!result.results.empty()) expect(',');
+      result.results.push_back(type());
+    }
+    return result;
+  }
   Ints ints() {
     expect('[');
     Ints values;
@@ -379,7 +388,7 @@ class Parser {
     if (accept_word("true")) return true;
     if (accept_word("false")) return false;
     if (accept_word("watcher")) return ShardingWatcher{};
-    if (accept_word("host_callback")) return HostCallback{};
+    if (accept_word("host_callback")) return host_callback();
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' ||
         text_.substr(at_, 3) == "inf" || text_.substr(at_, 3) == "nan") {
       const std::size_t end = text_.find_first_of(",] \n", at_);

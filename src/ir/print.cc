@@ -58,7 +58,11 @@ std::string attribute_text(const Mesh& mesh, const Attribute& attribute, PrintOp
       return "<" + tessera::to_string(mesh, value) + ">";
     }
     std::string operator()(const ShardingWatcher&) const { return "watcher"; }
-    std::string operator()(const HostCallback&) const { return "host_callback"; }
+    std::string operator()(const HostCallback& callback) const {
+      if (callback.results.empty()) return "host_callback";
+      const auto text = [](const Type& type) { return tessera::to_string(type); };
+      return "host_callback(" + joined(callback.results, text) + ")";
+    }
     std::string operator()(const Bodies& value) const {
       return "{" +
              joined(value.functions,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <tessera/error.h>
@@ -16,6 +17,7 @@
 #include "run/ports.h"
 #include "run/threads/admission.h"
 #include "run/threads/float_mode.h"
+#include "run/threads/within_task.h"
 #include "run/threads/workers.h"
 
 namespace tessera::run {
@@ -157,7 +159,8 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   check_inputs(executable, inputs);
   State& state = *state_;
   state.has_computed.store(true, std::memory_order_relaxed);
-  const Admitted admitted(state.admission, executable.communicates);
+  std::optional<Admitted> admitted;
+  if (!WithinTask::is_here()) admitted.emplace(state.admission, executable.communicates);
   ArenaPool::Lease arena(state.arenas, executable.arena_bytes);
   std::vector<Tiles> outputs = make_outputs(executable, inputs);
   // No change is made while an execution is in flight.

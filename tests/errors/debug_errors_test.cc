@@ -62,21 +62,30 @@ TEST(DebugErrors, CheckOfNumbers) {
             "  cure:   compare first, for example x > 0");
 }
 
-TEST(DebugErrors, CallbackInACondition) {
-  const auto body = [](Array n) { return n + 1; };
-  const auto condition = [](Array n) {
-    std::ostringstream stream;
-    debug::print(stream, "{}", {n});
-    return less(n, 3);
+TEST(DebugErrors, CallbackThatGivesBackOtherArrays) {
+  const auto twice = [](const std::vector<Array>& arguments) {
+    return std::vector<Array>{arguments[0], arguments[0]};
   };
-  const Array start = full({}, 0, DType::i32);
-  const std::string text = caught([&] { while_loop(condition, body, start); }).text;
+  const Array x = ones({2});
+  const std::string text = caught([&] { pure_callback(twice, {{DType::f32, {3}}}, {x}); }).text;
   EXPECT_EQ(text,
-            "debug: the condition of a while_loop cannot have callbacks\n"
+            "pure_callback: the function gives back other arrays than it should\n"
             "  where:  <this line>\n"
-            "  found:  a callback in the condition\n"
-            "  wanted: callbacks in the body\n"
-            "  cure:   compute the value in the body as well and print it there");
+            "  found:  f32[2], f32[2]\n"
+            "  wanted: f32[3]\n"
+            "  cure:   state the types of what the function gives back");
+}
+
+TEST(DebugErrors, CallbackThatCannotBeRepeated) {
+  const auto same = [](const std::vector<Array>& arguments) { return arguments; };
+  const auto f = jit([&](Array x) { return io_callback(same, {x.type()}, {x})[0]; },
+                     {.check_finite = true});
+  const std::string text = caught([&] { f(ones({2})); }).text;
+  EXPECT_EQ(text,
+            "jit: check_finite cannot be used with io_callback\n"
+            "  found:  jit, which calls io_callback\n"
+            "  wanted: a function that can be computed twice\n"
+            "  cure:   use pure_callback, or check the results of the function outside");
 }
 
 TEST(DebugErrors, CallbackInAPipeline) {

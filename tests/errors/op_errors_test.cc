@@ -677,7 +677,19 @@ TEST(OpErrors, CallbackOfAnotherKind) {
             "parse: line 2: host_callback: the attribute callback is of the wrong kind\n"
             "  found:  u32[] in '%9: u32[] = host_callback[callback=3, num_batch=0] %0'\n"
             "  wanted: callback=host_callback\n"
-            "  cure:   write callback=host_callback; functions are passed to debug::callback");
+            "  cure:   write callback=host_callback; functions are passed to debug::callback and "
+            "pure_callback");
+}
+
+TEST(OpErrors, PureCallbackOfNothing) {
+  const std::string text = error_of(
+      "%0: u32[]", "f32[2] = pure_callback[callback=host_callback(f32[2]), num_batch=0]");
+  EXPECT_EQ(text,
+            "parse: line 2: pure_callback: there are no operands\n"
+            "  found:  no operands in '%9: f32[2] = "
+            "pure_callback[callback=host_callback(f32[2]), num_batch=0]'\n"
+            "  wanted: at least one operand\n"
+            "  cure:   pass a constant");
 }
 
 TEST(OpErrors, CallbackOfDifferentBatches) {

@@ -139,6 +139,10 @@ const std::map<std::string, std::string>& without_effect() {
        "it is the result's alone, whose parts come from whole operands"},
       {"random_bits: batch rule without a shift of dimensions", "its shape is that of one element"},
       {"axis_index: reference negated", "it is 0 without other elements"},
+      {"pure_callback: batch rule with its rows in reverse",
+       "its samples have no function, so results are zeros"},
+      {"pure_callback: batch rule with the first row everywhere",
+       "its samples have no function, so results are zeros"},
       {"axis_permute: batch rule without a shift of dimensions", "it names elements, no dimension"},
       {"conv: batch rule without a shift of dimensions",
        "its attributes count from the last ones"}};

@@ -140,7 +140,8 @@ const std::vector<Call>& transformed_calls() {
       },
       [](const Inputs& in) {
         debug::callback([](const std::vector<Array>&) {}, {in.x});
-        return in.x;
+        const auto same = [](const std::vector<Array>& arrays) { return arrays; };
+        return pure_callback(same, {in.x.type()}, {in.x})[0];
       },
       [](const Inputs& in) {
         const random::Key key(0);

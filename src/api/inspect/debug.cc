@@ -17,12 +17,6 @@ namespace {
 
 using ops::HostArray;
 
-Array whole(const HostArray& array) {
-  detail::PlacementPtr placement = detail::replicated_placement(array.type(), Mesh());
-  run::Tiles tiles = detail::scatter(array, *placement);
-  return detail::make_concrete(std::move(placement), std::move(tiles));
-}
-
 Array number(const Operand& operand) {
   return detail::public_op(operand.where, [&] { return detail::as_array("debug", operand); });
 }
@@ -33,14 +27,35 @@ Array number(const Operand& operand) {
 
 namespace tessera::detail {
 
-void call_when_run(Receiver receive, const std::vector<Operand>& operands,
-                   const std::source_location& where) {
-  using ops::HostArray;
-  const CallScope scope(where);
+std::vector<Array> arrays_of(const std::vector<Operand>& operands) {
   std::vector<Array> arrays;
   for (const Operand& operand : operands) {
     arrays.push_back(operand.is_number() ? debug::number(operand) : operand.array);
   }
+  return arrays;
+}
+
+ops::HostArray values_of(const Array& array) {
+  return gather(tiles_of(array, call_span()), "debug", call_span());
+}
+
+Array array_with(const ops::HostArray& values) {
+  PlacementPtr placement = replicated_placement(values.type(), Mesh());
+  run::Tiles tiles = scatter(values, *placement);
+  return make_concrete(std::move(placement), std::move(tiles));
+}
+
+ops::HostArray copy_of(const Type& type, const std::byte* elements) {
+  ops::HostArray result(type);
+  std::copy_n(elements, result.bytes().size(), result.bytes().begin());
+  return result;
+}
+
+void call_when_run(Receiver receive, const std::vector<Operand>& operands,
+                   const std::source_location& where) {
+  using ops::HostArray;
+  const CallScope scope(where);
+  std::vector<Array> arrays = arrays_of(operands);
   // Every process computes what is printed, and the first one prints it.
   const bool is_first = run::world().rank() == 0;  // of the processes for which this is traced
   const auto receive_once = [receive = std::move(receive),
@@ -49,19 +64,14 @@ void call_when_run(Receiver receive, const std::vector<Operand>& operands,
   };
   if (trace::innermost() == nullptr) {
     std::vector<HostArray> values;
-    for (const Array& array : arrays) {
-      const Tiled tiles = tiles_of(array, call_span());
-      values.push_back(gather(tiles, "debug", call_span()));
-    }
+    for (const Array& array : arrays) values.push_back(values_of(array));
     return receive_once(values);
   }
   const auto call = [receive_once](std::span<const Type> types,
-                                   std::span<const std::byte* const> data) {
+                                   std::span<const std::byte* const> data,
+                                   std::span<std::byte* const> /*results*/) {
     std::vector<HostArray> values;
-    for (std::size_t i = 0; i < types.size(); ++i) {
-      HostArray& value = values.emplace_back(types[i]);
-      std::copy_n(data[i], value.bytes().size(), value.bytes().begin());
-    }
+    for (std::size_t i = 0; i < types.size(); ++i) values.push_back(copy_of(types[i], data[i]));
     receive_once(values);
   };
   arrays.insert(arrays.begin(), filled(0.0, {DType::u32, {}}));
@@ -256,7 +266,7 @@ namespace tessera::detail {
 void callback(Callback f, const std::vector<Operand>& operands, const std::source_location& where) {
   const auto receive = [f = std::move(f)](const std::vector<ops::HostArray>& values) {
     std::vector<Array> arrays;
-    for (const ops::HostArray& value : values) arrays.push_back(debug::whole(value));
+    for (const ops::HostArray& value : values) arrays.push_back(array_with(value));
     f(arrays);
   };
   call_when_run(receive, operands, where);

@@ -58,6 +58,7 @@ class Sight {
     ir::Function function = trace_.function();
     function.outputs = {id};
     function = ir::without_dead_code(ir::without_effects(std::move(function)));
+    if (std::ranges::any_of(function.equations, ir::gives_back)) return std::nullopt;
     if (!take_inputs(function)) return std::nullopt;
     Seen result;
     result.varies.assign(num_levels(), false);

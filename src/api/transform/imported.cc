@@ -117,7 +117,8 @@ Array array_of(const stablehlo::ConstantArray& constant) {
 ImportedProgram import_stablehlo(std::string_view bytes, std::source_location where) {
   const CallScope scope(where);
   stablehlo::Imported imported = stablehlo::import_module(
-      *stablehlo::bytecode::read_module(std::string(bytes)), detail::map_tiles);
+      *stablehlo::bytecode::read_module(std::string(bytes)), detail::map_tiles,
+      [](std::int64_t /*number*/, const Span& /*where*/) { return nullptr; });
   auto state = std::make_shared<ImportedProgram::State>();
   for (const stablehlo::ConstantArray& constant : imported.constants) {
     state->constants.push_back(array_of(constant));

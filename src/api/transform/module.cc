@@ -6,6 +6,7 @@
 
 #include "api/program.h"
 #include "api/transform/over_mesh.h"
+#include "ir/bodies.h"
 #include "partition/partition.h"
 #include "stablehlo/bytecode/module.h"
 #include "stablehlo/import/import.h"
@@ -114,6 +115,27 @@ std::shared_ptr<Program> program_of(stablehlo::Imported imported, const Settings
   return program;
 }
 
+/// The functions as equations call them.
+stablehlo::FindHostCall in_ir(const FindHostCall& find) {
+  using Call = ir::HostCallback::Call;
+  return [find](std::int64_t number, const Span& where) -> std::shared_ptr<const Call> {
+    const HostCall call = find(number, where);
+    if (!call) return nullptr;
+    return std::make_shared<const Call>(
+        [call](std::span<const Type> /*types*/, std::span<const std::byte* const> operands,
+               std::span<std::byte* const> results) { call(operands, results); });
+  };
+}
+
+bool has_host_calls(const ir::Function& function) {
+  return std::ranges::any_of(function.equations, [](const ir::Equation& equation) {
+    const std::string_view op = ir::op_name(*equation.op);
+    return op == "host_callback" || op == "pure_callback" ||
+           std::ranges::any_of(ir::bodies_of(equation),
+                               [](const ir::Function* body) { return has_host_calls(*body); });
+  });
+}
+
 /// The placements of all results, those that are arguments included.
 std::vector<PlacementPtr> placements_of_results(const Program& program) {
   std::vector<PlacementPtr> result;
@@ -127,9 +149,11 @@ std::vector<PlacementPtr> placements_of_results(const Program& program) {
 
 }  // namespace
 
-ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices) {
+ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices,
+                             const FindHostCall& find_host_call) {
   const auto module = stablehlo::bytecode::read_module(std::string(bytes));
-  stablehlo::Imported imported = stablehlo::import_module(*module, map_tiles);
+  stablehlo::Imported imported =
+      stablehlo::import_module(*module, map_tiles, in_ir(find_host_call));
   check_mesh(imported.function, num_devices, imported.where);
   donated_ = imported.donated;
   argument_terms_ = imported.argument_terms;
@@ -222,6 +246,8 @@ bool ModuleProgram::has_loops() const {
   return executable != nullptr &&
          std::any_of(executable->tasks.begin(), executable->tasks.end(), is_control);
 }
+
+bool ModuleProgram::calls_host() const { return has_host_calls(program_->traced); }
 
 std::vector<run::Tiles> ModuleProgram::run(std::vector<run::Tiles> arguments) const {
   Program& program = *program_;

@@ -2,7 +2,9 @@
 // the plugin for JAX runs.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +23,21 @@ struct DeviceBytes {
   std::int64_t temporaries = 0;
 };
 
+/// A function that a program calls while it runs: reads the elements of its operands and writes
+/// those of its results, row-major.
+using HostCall = std::function<void(std::span<const std::byte* const> operands,
+                                    std::span<std::byte* const> results)>;
+/// The function that a module calls by this number; empty if there is none. `where`: the line that
+/// calls it.
+using FindHostCall = std::function<HostCall(std::int64_t number, const Span& where)>;
+
 class ModuleProgram {
  public:
   /// Reads StableHLO bytecode, partitions it over `num_devices` devices and compiles it. Results
   /// whose sharding the module leaves open get one that splits them evenly over whole axes. Throws
   /// UserError for what Tessera cannot compute.
-  ModuleProgram(std::string_view bytes, std::int64_t num_devices);
+  ModuleProgram(std::string_view bytes, std::int64_t num_devices,
+                const FindHostCall& find_host_call);
 
   /// `step` for a module named jit_step.
   const std::string& name() const;
@@ -52,6 +63,8 @@ class ModuleProgram {
   std::int64_t bytes() const;
   /// What a loop computes is counted for one iteration.
   bool has_loops() const;
+  /// Whether it calls the host.
+  bool calls_host() const;
 
   /// Computes the tiles of the results. Tiles of donated arguments with no other owner may be
   /// overwritten. Several threads may call it.

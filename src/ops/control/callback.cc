@@ -1,10 +1,8 @@
-// host_callback, the effect that calls the host program, and the order of effects.
-#include <map>
+// Callbacks: host_callback, which is an effect, and pure_callback.
+#include <cstring>
 
 #include <tessera/error.h>
 
-#include "ir/bodies.h"
-#include "ir/effects.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "ops/rules.h"
@@ -13,19 +11,25 @@ namespace tessera::ops {
 
 namespace {
 
-std::vector<Type> callback_shape(const ShapeContext& c) {
-  if (c.operands.empty() || c.operands[0] != u32({})) {
-    c.fail("operand 0 is not a token", "a u32[] as operand 0", "write constant 0 as the token");
-  }
+/// The types that results of one call have where the operands have dimensions of a batch in front.
+std::vector<Type> whole_results(const Attributes& attributes, const Shape& batch) {
+  std::vector<Type> results = attributes.get<ir::HostCallback>("callback").results;
+  for (Type& type : results) type.shape.insert(type.shape.begin(), batch.begin(), batch.end());
+  return results;
+}
+
+std::vector<Type> called_shape(const ShapeContext& c, std::size_t tokens) {
   for (const auto& [attribute, value] : c.attributes.items()) {
     if (attribute != "callback" || std::holds_alternative<ir::HostCallback>(value)) continue;
     c.fail("the attribute callback is of the wrong kind", "callback=host_callback",
-           "write callback=host_callback; functions are passed to debug::callback");
+           "write callback=host_callback; functions are passed to debug::callback and "
+           "pure_callback");
   }
   const std::int64_t num_batch = integer_of(c, "num_batch");
-  for (std::size_t i = 1; i < c.operands.size(); ++i) {
-    const Shape& shape = c.operands[i].shape;
-    const Shape& first = c.operands[1].shape;
+  const bool has_arrays = c.operands.size() > tokens;
+  const Shape first = has_arrays ? c.operands[tokens].shape : Shape();
+  for (std::size_t i = tokens; i < std::max(c.operands.size(), tokens + 1); ++i) {
+    const Shape& shape = has_arrays ? c.operands[i].shape : first;
     const bool is_batch = num_batch >= 0 && num_batch <= std::ssize(shape) &&
                           std::equal(shape.begin(), shape.begin() + num_batch, first.begin());
     if (is_batch) continue;
@@ -33,172 +37,162 @@ std::vector<Type> callback_shape(const ShapeContext& c) {
            "the same " + std::to_string(num_batch) + " leading dimensions in all operands",
            "count the dimensions that vmap has added");
   }
-  return {c.operands[0]};
+  return whole_results(c.attributes, Shape(first.begin(), first.begin() + num_batch));
+}
+
+std::vector<Type> effect_shape(const ShapeContext& c) {
+  if (c.operands.empty() || c.operands[0] != u32({})) {
+    c.fail("operand 0 is not a token", "a u32[] as operand 0", "write constant 0 as the token");
+  }
+  std::vector<Type> results = called_shape(c, 1);
+  results.insert(results.begin(), c.operands[0]);
+  return results;
+}
+
+/// What has no operands is a constant for many passes.
+std::vector<Type> pure_shape(const ShapeContext& c) {
+  if (c.operands.empty()) {
+    c.fail("there are no operands", "at least one operand", "pass a constant");
+  }
+  return called_shape(c, 0);
 }
 
 /// The callback is called for each element of the batch, the last dimension fastest. Tokens are not
 /// connected yet, so that of one element does.
-std::vector<ValueId> callback_batch(BatchContext& c) {
-  ValueId token = c.operands[0];
-  if (c.is_batched[0]) token = reshape(c.b, slice_dim(c.b, token, 0, 0, 1), {});
-  std::vector<ValueId> operands = {token};
-  for (std::size_t i = 1; i < c.operands.size(); ++i) operands.push_back(c.batched(i));
+std::vector<ValueId> called_batch(BatchContext& c, std::size_t tokens) {
+  std::vector<ValueId> operands;
+  if (tokens > 0) {
+    ValueId token = c.operands[0];
+    if (c.is_batched[0]) token = reshape(c.b, slice_dim(c.b, token, 0, 0, 1), {});
+    operands.push_back(token);
+  }
+  for (std::size_t i = tokens; i < c.operands.size(); ++i) operands.push_back(c.batched(i));
   Attributes attributes = c.equation.attributes;
   attributes.set("num_batch", attributes.integer("num_batch") + 1);
-  c.b.emit(host_callback_op, std::move(attributes), std::move(operands));
-  return {c.batched(0)};
+  std::vector<ValueId> results =
+      c.b.emit_all(*c.equation.op, std::move(attributes), std::move(operands));
+  if (tokens > 0) results[0] = c.batched(0);
+  return results;
 }
 
-std::vector<HostArray> callback_reference(const ReferenceContext& c) {
+std::vector<ValueId> effect_batch(BatchContext& c) { return called_batch(c, 1); }
+
+std::vector<ValueId> pure_batch(BatchContext& c) { return called_batch(c, 0); }
+
+std::vector<HostArray> called_reference(const ReferenceContext& c, std::size_t tokens) {
   std::vector<Type> types;
-  std::vector<const std::byte*> data;
-  for (std::size_t i = 1; i < c.operands.size(); ++i) {
+  std::vector<const std::byte*> operands;
+  for (std::size_t i = tokens; i < c.operands.size(); ++i) {
     types.push_back(c.operands[i]->type());
-    data.push_back(c.operands[i]->bytes().data());
+    operands.push_back(c.operands[i]->bytes().data());
   }
-  call_host(c.attributes, types, data);
-  return {*c.operands[0]};
+  std::vector<HostArray> arrays;
+  for (std::size_t i = 0; i < tokens; ++i) arrays.push_back(*c.operands[i]);
+  for (std::size_t i = tokens; i < c.results.size(); ++i) arrays.emplace_back(c.results[i]);
+  std::vector<std::byte*> results;
+  for (std::size_t i = tokens; i < arrays.size(); ++i) {
+    results.push_back(arrays[i].bytes().data());
+  }
+  call_host(c.attributes, types, operands, results);
+  return arrays;
 }
 
-Sample callback_sample(std::vector<SampleOperand> operands, std::int64_t num_batch = 0) {
-  operands.insert(operands.begin(), {u32({}), 1.0, 4e9});
+std::vector<HostArray> effect_reference(const ReferenceContext& c) {
+  return called_reference(c, 1);
+}
+
+std::vector<HostArray> pure_reference(const ReferenceContext& c) { return called_reference(c, 0); }
+
+Sample pure_sample(std::vector<SampleOperand> operands, std::vector<Type> results,
+                   std::int64_t num_batch = 0) {
+  const ir::HostCallback callback{.call = nullptr, .results = std::move(results)};
   return {.operands = std::move(operands),
-          .attributes = {{"callback", ir::HostCallback{}}, {"num_batch", num_batch}}};
+          .attributes = {{"callback", callback}, {"num_batch", num_batch}}};
 }
 
-auto place(std::vector<ValueId>& list, std::size_t index) {
-  return list.begin() + static_cast<std::ptrdiff_t>(index);
+Sample effect_sample(std::vector<SampleOperand> operands, std::vector<Type> results = {},
+                     std::int64_t num_batch = 0) {
+  operands.insert(operands.begin(), {u32({}), 1.0, 4e9});
+  return pure_sample(std::move(operands), std::move(results), num_batch);
 }
-
-/// Hands one token from effect to effect, through loops and branches.
-class Ordering {
- public:
-  Function ordered(Function function) {
-    if (!effects_.has(function)) return function;
-    std::vector<Equation> equations = std::move(function.equations);
-    function.equations.clear();
-    thread(function, std::move(equations), ir::kNoValue);
-    return ir::without_dead_code(std::move(function));
-  }
-
- private:
-  /// Appends the equations; returns the last token. kNoValue: the first effect keeps its own.
-  ValueId thread(Function& function, std::vector<Equation> equations, ValueId token) {
-    for (Equation& equation : equations) {
-      if (ir::is_effect(*equation.op)) {
-        if (token != ir::kNoValue) equation.operands[0] = token;
-        token = equation.results[0];
-      } else if (effects_.has(equation)) {
-        ir::Builder b(function);
-        if (token == ir::kNoValue) token = full(b, 0.0, u32({}));
-        token = through(function, equation, token);
-      }
-      function.equations.push_back(std::move(equation));
-    }
-    return token;
-  }
-
-  /// Passes the token through the bodies, as the last carry of a loop.
-  ValueId through(Function& function, Equation& equation, ValueId token) {
-    const bool is_scan = equation.op == &scan_op;
-    const bool is_while = equation.op == &while_op;
-    const bool is_cond = equation.op == &cond_op;
-    require(is_scan || is_while || is_cond, "calls are inlined before effects are ordered");
-    std::size_t operand = equation.operands.size();
-    std::size_t result = equation.results.size();
-    if (is_scan) {
-      const ScanParts parts = scan_parts(equation);
-      operand = parts.first_scanned();
-      result = parts.num_carry;
-      equation.attributes.set("num_carry", static_cast<std::int64_t>(parts.num_carry + 1));
-    }
-    if (is_while && effects_.has(equation.attributes.body("condition"))) {
-      throw UserError({.what = "debug: the condition of a while_loop cannot have callbacks",
-                       .where = equation.span,
-                       .found = "a callback in the condition",
-                       .wanted = "callbacks in the body",
-                       .cure = "compute the value in the body as well and print it there"});
-    }
-    const std::size_t input = operand - (is_cond ? 1 : 0);
-    const Function* const condition = is_while ? &equation.attributes.body("condition") : nullptr;
-    equation.attributes = ir::with_bodies(equation.attributes, [&](const FunctionPtr& body) {
-      return body.get() == condition ? with_token(*body, input) : with_token(*body, input, result);
-    });
-    equation.operands.insert(place(equation.operands, operand), token);
-    const ValueId next = function.add_value({.type = u32({}), .sharding = {}});
-    equation.results.insert(place(equation.results, result), next);
-    return next;
-  }
-
-  /// For the condition of a loop, which does not use the token.
-  static FunctionPtr with_token(Function body, std::size_t input) {
-    const ValueId token = body.add_value({.type = u32({}), .sharding = {}});
-    body.inputs.insert(place(body.inputs, input), token);
-    return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
-  }
-
-  FunctionPtr with_token(Function body, std::size_t input, std::size_t output) {
-    const ValueId token = body.add_value({.type = u32({}), .sharding = {}});
-    body.inputs.insert(place(body.inputs, input), token);
-    std::vector<Equation> equations = std::move(body.equations);
-    body.equations.clear();
-    const ValueId last = thread(body, std::move(equations), token);
-    body.outputs.insert(place(body.outputs, output), last);
-    return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
-  }
-
-  ir::Effects effects_;
-};
 
 }  // namespace
 
 void call_host(const Attributes& attributes, std::vector<Type> types,
-               std::vector<const std::byte*> data) {
+               std::vector<const std::byte*> operands, std::vector<std::byte*> results) {
   const auto& callback = attributes.get<ir::HostCallback>("callback");
-  if (callback.call == nullptr) return;
   const auto num_batch = static_cast<std::ptrdiff_t>(attributes.integer("num_batch"));
   std::int64_t count = 1;
   if (num_batch > 0) {
     const Shape& shape = types.at(0).shape;
     count = num_elements(Shape(shape.begin(), shape.begin() + num_batch));
   }
-  std::vector<std::int64_t> bytes;
+  std::vector<std::int64_t> operand_bytes;
   for (Type& type : types) {
     type.shape.erase(type.shape.begin(), type.shape.begin() + num_batch);
-    bytes.push_back(size_bytes(type));
+    operand_bytes.push_back(size_bytes(type));
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    (*callback.call)(types, data);
-    for (std::size_t k = 0; k < data.size(); ++k) data[k] += bytes[k];
+    if (callback.call != nullptr) (*callback.call)(types, operands, results);
+    for (std::size_t k = 0; k < operands.size(); ++k) operands[k] += operand_bytes[k];
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const std::int64_t bytes = size_bytes(callback.results[k]);
+      if (callback.call == nullptr) std::memset(results[k], 0, static_cast<std::size_t>(bytes));
+      results[k] += bytes;
+    }
   }
 }
-
-Function with_ordered_effects(Function function) { return Ordering().ordered(std::move(function)); }
 
 const OpRecord host_callback_op{
     .name = "host_callback",
     .doc =
-        "The token, operand 0. `callback` is called with the values of the other operands while "
-        "the program runs, once for each index of their `num_batch` leading dimensions. The "
-        "equation is neither removed nor repeated nor moved over another one.",
-    .source = "jax.debug.callback",
+        "The token, operand 0, and what `callback` gives back for the values of the other operands "
+        "while the program runs. It is called once for each index of their `num_batch` leading "
+        "dimensions. The equation is neither removed nor repeated nor moved over another one.",
+    .source = "jax.experimental.io_callback",
     .attributes = AttributeNames{"callback", "num_batch"},
     .types = TypeSet::any,
-    .shape = callback_shape,
-    .vjp = not_differentiable("its result is a token"),
-    .batch = callback_batch,
+    .shape = effect_shape,
+    .vjp = not_differentiable("the program that is called has no derivative; use custom_vjp"),
+    .batch = effect_batch,
     .factors = whole_factors,
     .pattern = Pattern::opaque,
     .host = "host_callback",
     .stablehlo = not_in_stablehlo(
         "it calls the program that runs it",
         "use the host engine, or return the array from the function and print it outside"),
-    .reference = callback_reference,
+    .reference = effect_reference,
     .cost = no_flops,
-    .samples = Samples{callback_sample({{f32({5, 6})}}),
-                       callback_sample({{i32({10, 1}), -9.0, 9.0}, {f32({10, 3})}}, 1)},
+    .samples = Samples{effect_sample({{f32({5, 6})}}),
+                       effect_sample({{i32({10, 1}), -9.0, 9.0}, {f32({10, 3})}}, {}, 1),
+                       effect_sample({{f32({3, 2})}}, {i32({}), f32({2, 5})}, 1)},
 };
 
-OpFamily callback_ops() { return {&host_callback_op}; }
+const OpRecord pure_callback_op{
+    .name = "pure_callback",
+    .doc =
+        "What `callback` gives back for the values of the operands while the program runs; zeros "
+        "if there is no function, as in a program that was read from text. It is called once for "
+        "each index of their `num_batch` leading dimensions, and may be called more often or, if "
+        "nothing needs the results, not at all.",
+    .source = "jax.pure_callback",
+    .attributes = AttributeNames{"callback", "num_batch"},
+    .types = TypeSet::any,
+    .shape = pure_shape,
+    .vjp = not_differentiable("the program that is called has no derivative; use custom_vjp"),
+    .batch = pure_batch,
+    .factors = whole_factors,
+    .pattern = Pattern::opaque,
+    .host = "pure_callback",
+    .stablehlo = not_in_stablehlo("it calls the program that runs it",
+                                  "use the host engine, or compute it outside of the function"),
+    .reference = pure_reference,
+    .cost = no_flops,
+    .samples = Samples{pure_sample({{f32({5, 6})}}, {f32({5, 1})}),
+                       pure_sample({{i32({10, 1}), -9.0, 9.0}, {f32({10, 3})}},
+                                   {f32({3}), {DType::boolean, {}}}, 1)},
+};
+
+OpFamily callback_ops() { return {&host_callback_op, &pure_callback_op}; }
 
 }  // namespace tessera::ops

@@ -72,11 +72,12 @@ enum class Dissolve : std::uint8_t {
 /// The function with calls of this kind inlined, also inside nested functions.
 Function dissolve_calls(Function function, Dissolve which);
 /// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
-/// the token of the one before. Throws UserError for effects in the conditions of loops.
+/// the token of the one before.
 Function with_ordered_effects(Function function);
-/// Calls the function of a host_callback with its operands but the token.
+/// Calls the function of a host_callback or a pure_callback with its operands, and lets it write
+/// its results; tokens are in neither. Without a function results are zeros.
 void call_host(const Attributes& attributes, std::vector<Type> types,
-               std::vector<const std::byte*> data);
+               std::vector<const std::byte*> operands, std::vector<std::byte*> results);
 /// The simplification passes for programs that are not differentiated any more: first inlining,
 /// then the passes of src/ir.
 std::vector<ir::Pass> simplify_passes();

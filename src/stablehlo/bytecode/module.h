@@ -16,7 +16,7 @@ namespace tessera::stablehlo::bytecode {
 
 struct Attribute;
 
-enum class Dialect : std::uint8_t { builtin, vhlo, sdy };
+enum class Dialect : std::uint8_t { builtin, vhlo, sdy, stablehlo };
 
 /// The size of a dimension that is known only at run time.
 inline constexpr std::int64_t kDynamicSize = INT64_MIN;

@@ -54,6 +54,10 @@ Type Nodes::read_type(const Tables::Entry& entry) {
     result.dialect = Dialect::vhlo;
   } else if (entry.dialect == "builtin") {
     result = read_builtin_type(*this, code, at);
+  } else if (entry.dialect == "stablehlo" && code == 0) {
+    // Operations of sdy have types that are not versioned; all but this one are those of builtin.
+    result.name = "token";
+    result.dialect = Dialect::stablehlo;
   } else {
     fail_unknown("a type of the dialect " + std::string(entry.dialect.substr(0, 80)));
   }

@@ -359,6 +359,7 @@ void append_function(std::string& text, const Type& type, bool is_plain) {
 void append_type(std::string& text, const Type& type, bool is_plain) {
   const bool is_vhlo = type.dialect == Dialect::vhlo && !is_plain;
   if (is_vhlo) text += "!vhlo.";
+  if (type.dialect == Dialect::stablehlo && !is_plain) text += "!stablehlo.";
   if (type.kind == Type::Kind::scalar) {
     text += is_vhlo && type.name == "i1" ? std::string_view("bool") : type.name;
     if (is_vhlo) text += "_v1";

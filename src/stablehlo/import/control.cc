@@ -102,6 +102,54 @@ std::optional<Counting> counting_of(Context& c) {
                   .is_from_zero = start->second == 0 && *stride == 1};
 }
 
+/// The inputs of another function.
+Values same_inputs(ir::Builder& b, const ir::Function& function) {
+  Values inputs;
+  for (const ValueId input : function.inputs) inputs.push_back(b.add_input(function.type(input)));
+  return inputs;
+}
+
+/// Lets the functions of an operation know whether the device gets there.
+void take(Context& c, Frame::Captures& captures) {
+  if (!c.frame.taken) c.frame.taken = ops::scalar(c.b(), 1, DType::boolean);
+  captures.has_taken = true;
+}
+
+/// A loop in a function of tiles: a device whose loop has ended, while others go on, does not call
+/// the host, and one that does not get here does not loop. So the condition is computed in front
+/// and in the body, and is a carry.
+Values loop_by_device(Context& c, Frame::Captures captures) {
+  ir::Builder& b = c.b();
+  take(c, captures);
+  const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);
+  const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
+  Values operands = c.frame.captured(captures);
+  const std::size_t consts = operands.size();
+  operands.insert(operands.end(), c.operands.begin(), c.operands.end());
+  const ValueId first = b.inline_function(*condition, operands)[0];
+  operands.push_back(b.emit("and", {}, {operands[consts - 1], first}));
+
+  auto test = std::make_shared<ir::Function>(ir::empty_like(*condition));
+  ir::Builder in_test(*test);
+  same_inputs(in_test, *condition);
+  in_test.set_outputs({in_test.add_input({DType::boolean, {}})});
+
+  auto next = std::make_shared<ir::Function>(ir::empty_like(*body));
+  ir::Builder in_next(*next);
+  Values inputs = same_inputs(in_next, *body);
+  ValueId& taken = inputs[consts - 1];
+  taken = in_next.emit("and", {}, {taken, in_next.add_input({DType::boolean, {}})});
+  Values outputs = in_next.inline_function(*body, inputs);
+  std::ranges::copy(outputs, inputs.begin() + static_cast<std::ptrdiff_t>(consts));
+  const ValueId again = in_next.inline_function(*condition, inputs)[0];
+  outputs.push_back(in_next.emit("and", {}, {taken, again}));
+  in_next.set_outputs(std::move(outputs));
+
+  Values results = ops::while_loop(b, consts, test, next, operands);
+  results.pop_back();
+  return results;
+}
+
 Values while_loop(Context& c) {
   c.need(c.op.regions.size() == 2, "other regions than condition and body");
   const Frame::Captures captures = c.frame.captures_of(c.op);
@@ -125,20 +173,50 @@ Values while_loop(Context& c) {
         .length = counting->iterations, .num_consts = consts, .num_carry = c.operands.size()};
     return ops::scan(c.b(), parts, body, operands);
   }
+  if (c.frame.taken || calls_host_by_device(c.frame.context(), c.op)) {
+    return loop_by_device(c, captures);
+  }
   const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);
   const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
   return ops::while_loop(c.b(), consts, condition, body, operands);
 }
 
+/// A function whose last input says whether it is taken, with the number of the taken branch.
+ops::FunctionPtr by_number(const ir::Function& function, std::size_t number) {
+  auto result = std::make_shared<ir::Function>(ir::empty_like(function));
+  ir::Builder b(*result);
+  Values inputs;
+  for (std::size_t i = 0; i + 1 < function.inputs.size(); ++i) {
+    inputs.push_back(b.add_input(function.type(function.inputs[i])));
+  }
+  const ValueId taken = b.add_input({DType::i32, {}});
+  const ValueId own = ops::scalar(b, static_cast<double>(number), DType::i32);
+  inputs.push_back(ops::compare(b, "eq", taken, own));
+  b.set_outputs(b.inline_function(function, inputs));
+  return result;
+}
+
+/// `index` is not negative; beyond the last branch it selects that. In a function of tiles all
+/// devices compute all branches, but only those that take one call the host there.
 Values branches(Context& c, ValueId index) {
-  const Frame::Captures captures = c.frame.captures_of(c.op);
+  ir::Builder& b = c.b();
+  Frame::Captures captures = c.frame.captures_of(c.op);
+  const bool by_device = calls_host_by_device(c.frame.context(), c.op);
+  if (by_device) take(c, captures);
   Values operands = {index};
   const Values captured = c.frame.captured(captures);
   operands.insert(operands.end(), captured.begin(), captured.end());
   std::vector<ops::FunctionPtr> functions;
-  for (const Region& region : c.op.regions)
+  for (const Region& region : c.op.regions) {
     functions.push_back(c.frame.nested(c.op, region, captures));
-  return ops::cond(c.b(), functions, operands);
+    if (by_device) functions.back() = by_number(*functions.back(), functions.size() - 1);
+  }
+  if (by_device) {
+    const auto last = static_cast<double>(functions.size()) - 1;
+    const ValueId number = b.emit("min", {}, {index, ops::scalar(b, last, DType::i32)});
+    operands.back() = ops::select(b, operands.back(), number, ops::scalar(b, -1, DType::i32));
+  }
+  return ops::cond(b, functions, operands);
 }
 
 /// A number that is out of range selects the last branch.
@@ -183,6 +261,7 @@ Values custom_call(Context& c) {
   if (function == "ApproxTopK") return approx_top_k(c);
   // Only keeps compilers from removing its operand.
   if (function == "dce_sink") return {};
+  if (function == "tessera.call_host") return host_call(c);
   if (const std::optional<Values> results = linear_algebra_call(c, function)) return *results;
   c.unsupported("the function " + std::string(function));
 }

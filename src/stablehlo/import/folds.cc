@@ -12,7 +12,8 @@ Join::Join(Context& c, const Region& region, std::size_t count) : c_(c) {
   const char* const reason = "a body that does not join pairs of scalars";
   c.need(count > 0 && region.arguments.size() == 2 * count, reason);
   const Region plain = without_copies(region);
-  const Frame::Captures captures = c.frame.captures_of(c.op);
+  Frame::Captures captures = c.frame.captures_of(c.op);
+  captures.has_taken = false;  // such a body calls nobody
   captured_ = c.frame.captured(captures);
   function_ = c.frame.nested(c.op, plain, captures);
   const auto is_scalar = [&](ValueId value) { return function_->type(value).rank() == 0; };

@@ -40,6 +40,11 @@ struct ManualBody {
 using MapTiles = std::function<std::vector<ir::ValueId>(ir::Builder&, const Mesh&, ManualBody,
                                                         const std::vector<ir::ValueId>& operands)>;
 
+/// The function of the program that calls Tessera, by the number that a custom call has; nullptr if
+/// there is none. `where`: the line of the call.
+using FindHostCall = std::function<std::shared_ptr<const ir::HostCallback::Call>(
+    std::int64_t number, const Span& where)>;
+
 struct Imported {
   std::string name;  // of the module, without JAX's jit_
   /// `main`. Its inputs are the arguments, then the constants. Inputs have the shardings that the
@@ -58,7 +63,10 @@ struct Imported {
   Span where;  // of `main`
 };
 
-/// Without `map_tiles`, functions of tiles are refused. Throws UserError.
-Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles = {});
+/// Without `map_tiles`, functions of tiles are refused. Without `find_host_call`, calls of the
+/// program that calls Tessera have no function, so that the result can be read but not run. Throws
+/// UserError.
+Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles = {},
+                       const FindHostCall& find_host_call = {});
 
 }  // namespace tessera::stablehlo

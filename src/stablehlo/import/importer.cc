@@ -45,7 +45,7 @@ const Handler* find_handler(std::string_view kind) {
   for (const Handlers* family :
        {&elementwise_handlers(), &shape_handlers(), &reduction_handlers(), &window_handlers(),
         &index_handlers(), &control_handlers(), &manual_handlers(), &collective_handlers(),
-        &generator_handlers(), &linear_algebra_handlers()}) {
+        &generator_handlers(), &linear_algebra_handlers(), &token_handlers()}) {
     const auto found = family->find(kind);
     if (found != family->end()) return &found->second;
   }
@@ -130,6 +130,7 @@ bool is_complex(const bytecode::Type& type) {
 
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
   const bytecode::Type& type = *context.module.value_types[value];
+  if (type.name == "token") return token_type();
   const bool is_array = type.kind == bytecode::Type::Kind::tensor;
   const bool has_parts = is_complex(type);
   const bytecode::Type* element = is_array ? type.types[0] : nullptr;
@@ -298,6 +299,7 @@ Frame::Captures Frame::captures_of(const Operation& op) const {
     collect_values(region, inside, result.values);
     collect_constants(context_, region, seen, result.constants);
   }
+  result.has_taken = taken.has_value();
   return result;
 }
 
@@ -305,6 +307,7 @@ Values Frame::captured(const Captures& captures) const {
   Values result;
   for (const ValueNumber each : captures.values) result.push_back(value(each));
   for (const Operation* each : captures.constants) result.push_back(constant(each->find("value")));
+  if (captures.has_taken) result.push_back(taken.value());
   return result;
 }
 
@@ -323,6 +326,7 @@ std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Reg
     const Attribute* value = each->find("value");
     frame.constants_[value] = frame.builder_.add_input(type(constant(value)));
   }
+  if (captures.has_taken) frame.taken = frame.builder_.add_input({DType::boolean, {}});
   for (const ValueNumber argument : region.arguments) {
     frame.define(argument, frame.builder_.add_input(type_of(context_, argument, op)));
   }

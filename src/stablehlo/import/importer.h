@@ -31,6 +31,7 @@ struct ModuleContext {
   std::size_t equations = 0;                               // so far
   Span call_line = {};                                     // of the call that is being inlined
   MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
+  FindHostCall find_host_call = {};   // nullptr: what is called is not known
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
 
@@ -63,6 +64,7 @@ class Frame {
   struct Captures {
     std::vector<ValueNumber> values;
     std::vector<const Operation*> constants;
+    bool has_taken = false;  // the last one is `taken`
   };
   Captures captures_of(const Operation& op) const;
   Values captured(const Captures& captures) const;
@@ -72,6 +74,9 @@ class Frame {
   // What is known about values: the one number of a constant, and the terms of a sum.
   std::unordered_map<ValueId, double> splats;
   std::unordered_map<ValueId, Terms> terms;
+  /// In a function of tiles: whether the device gets here, if it may not. All devices compute all
+  /// branches, but only those that get there call the host.
+  std::optional<ValueId> taken;
 
  private:
   void operation(const Operation& op);
@@ -125,6 +130,14 @@ ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims
 Values approx_top_k(Context& c);
 /// The custom call of a factorisation; nullopt if it is another function.
 std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
+/// The custom call with which programs call the host program.
+Values host_call(Context& c);
+/// Whether the functions of an operation have such calls, and devices may take different ones.
+bool calls_host_by_device(const ModuleContext& context, const Operation& op);
+bool is_token(const Context& c, ValueNumber value);
+/// The type of a token: order is a matter of the IR's own tokens, so those of programs are arrays
+/// without elements.
+Type token_type();
 /// Whether a value is known to leave others unchanged.
 bool is_neutral(const Context& c, ValueId first, std::string_view join);
 /// Joins the first value of a reduction to its result, unless that changes nothing.
@@ -161,6 +174,7 @@ const Handlers& reduction_handlers();
 const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
+const Handlers& token_handlers();
 const Handlers& collective_handlers();
 const Handlers& manual_handlers();
 const Handlers& generator_handlers();

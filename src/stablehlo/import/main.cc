@@ -125,10 +125,11 @@ std::vector<int> replaced_arguments(const Operation& main, std::size_t results) 
 
 }  // namespace
 
-Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles) {
+Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
+                       const FindHostCall& find_host_call) {
   const std::optional<bytecode::Module> pairs = with_pairs(given);
   const bytecode::Module& module = pairs ? *pairs : given;
-  ModuleContext context{.module = module, .map_tiles = map_tiles};
+  ModuleContext context{.module = module, .map_tiles = map_tiles, .find_host_call = find_host_call};
   collect_functions(context);
   read_mesh(context);
   const auto found = context.functions.find("main");

@@ -27,9 +27,10 @@ struct ManualSharding {
   std::vector<MeshAxis> terms;  // axes whose devices have terms of a sum
 };
 
-/// Of value `i` of a list of shardings.
-ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i,
+/// Of value `i` of a list of shardings. Tokens are whole.
+ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i, ValueNumber value,
                            const std::vector<MeshAxis>& manual) {
+  if (is_token(c, value)) return {.split = {{}}, .terms = {}};
   c.need(shardings.kind == Kind::shardings && i < shardings.items.size(), "too few shardings");
   const Attribute& sharding = *shardings.items[i];
   c.need(sharding.kind == Kind::sharding, "a sharding of another kind");
@@ -88,14 +89,14 @@ Values manual_computation(Context& c) {
   std::vector<ManualSharding> inputs;
   std::vector<ManualSharding> outputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    inputs.push_back(sharding_of(c, c.attribute("in_shardings"), i, body.axes));
+    inputs.push_back(sharding_of(c, c.attribute("in_shardings"), i, c.op.operands[i], body.axes));
     operands[i] = terms_of(c.frame, operands[i], inputs[i].terms);
     c.need(inputs[i].split.size() == c.type(operands[i]).shape.size(),
            "a sharding of another rank");
     body.inputs.push_back(inputs[i].split);
   }
   for (std::size_t i = 0; i < c.op.results.size(); ++i) {
-    outputs.push_back(sharding_of(c, c.attribute("out_shardings"), i, body.axes));
+    outputs.push_back(sharding_of(c, c.attribute("out_shardings"), i, c.op.results[i], body.axes));
     body.outputs.push_back(outputs[i].split);
   }
   const Values captured = c.frame.captured(captures);

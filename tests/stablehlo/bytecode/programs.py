@@ -488,6 +488,33 @@ def complex_numbers():
     add("rfft_rows", lambda a: jnp.fft.irfft(jnp.fft.rfft(a) * (1 + 0.5j), n=22), floats(3, 22))
 
 
+def host_calls():
+    """Calls of the program that runs them, as the package for JAX writes them, and tokens."""
+
+    def call(number, x, is_effect):
+        return jax.ffi.ffi_call(
+            "tessera.call_host",
+            jax.ShapeDtypeStruct((2,), np.float32),
+            has_side_effect=is_effect,
+            custom_call_api_version=2,
+            legacy_backend_config=str(number),
+        )(x)
+
+    def body(a):
+        chosen = lax.cond(a[0] > 1, lambda v: call(1, v, True), lambda v: v, a)
+        return chosen + call(2, a, False)
+
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+    tiles = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    add("host_calls", jax.jit(tiles), np.arange(4, dtype=np.float32))
+
+    from jax.experimental import io_callback
+
+    tell = lambda a: io_callback(print, None, a, ordered=True)
+    ordered = jax.shard_map(tell, mesh=mesh, in_specs=P("x"), out_specs=None)
+    add("tokens", jax.jit(ordered), np.arange(4, dtype=np.float32))
+
+
 for family in (
     bodies,
     complex_numbers,
@@ -505,3 +532,4 @@ for family in (
     family()
 if len(jax.devices()) >= 8:
     sharded()
+    host_calls()

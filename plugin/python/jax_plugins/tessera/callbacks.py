@@ -1,0 +1,276 @@
+"""Functions in Python that programs call while they run: jax.debug.print, jax.debug.callback,
+jax.pure_callback, jax.experimental.io_callback.
+
+A program has a custom call with the number of its function. The library calls back with that
+number and with where the elements of arguments and results are.
+"""
+import atexit
+import ctypes
+import functools
+import itertools
+import threading
+import traceback
+import weakref
+
+import jax
+import numpy as np
+from jax._src import callback as jax_callback
+from jax._src import checkify
+from jax._src import config
+from jax._src import core
+from jax._src import debugging
+from jax._src import dispatch
+from jax._src import dtypes
+from jax._src import effects
+from jax._src import xla_bridge
+from jax._src.interpreters import mlir
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+
+_CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p),
+                         ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+_HOLD = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int64)
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+
+
+class _Calls(ctypes.Structure):
+    """PythonCalls in plugin/python_calls.h."""
+    _fields_ = [("call", _CALL), ("hold", _HOLD), ("release", _RELEASE)]
+
+
+_numbers = itertools.count(1)
+# By number: all functions that programs have been made with, and those of compiled programs, with
+# how many programs hold them. A garbage collection while the lock is held may release programs.
+_known = weakref.WeakValueDictionary()
+_held = {}
+_lock = threading.RLock()
+_library = None
+_calls = None
+
+
+def _cpu():
+    """The device on which functions get their arguments; None without JAX's CPU backend."""
+    try:
+        return xla_bridge.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+def _array(address, aval):
+    """A copy of the elements there."""
+    dtype = np.dtype(aval.dtype)
+    size = dtype.itemsize * int(np.prod(aval.shape, dtype=np.int64))
+    if size == 0:
+        return np.empty(aval.shape, dtype)
+    return np.frombuffer(ctypes.string_at(address, size), dtype).reshape(aval.shape)
+
+
+def _check(values, avals):
+    """The texts are those of JAX."""
+    if len(values) != len(avals):
+        raise RuntimeError("Mismatched number of outputs from callback. "
+                           f"Expected: {len(avals)}, Actual: {len(values)}")
+    for i, (value, aval) in enumerate(zip(values, avals)):
+        if value.shape != aval.shape:
+            raise RuntimeError(f"Incorrect output shape for return value #{i}: "
+                               f"Expected: {aval.shape}, Actual: {value.shape}")
+        if value.dtype != aval.dtype:
+            raise RuntimeError(f"Incorrect output dtype for return value #{i}: "
+                               f"Expected: {aval.dtype}, Actual: {value.dtype}")
+
+
+class _Function:
+    """A function of arrays, and their types. `name` is that of the function of JAX. With `on_cpu`
+    it gets arrays of JAX's CPU backend, if there is one; otherwise those of NumPy."""
+
+    def __init__(self, name, function, avals_in, avals_out, on_cpu):
+        self.name = name
+        self.function = function
+        self.avals_in = avals_in
+        self.avals_out = avals_out
+        self.on_cpu = on_cpu
+        self.has_x64 = config.enable_x64.value  # a setting of the thread that makes the program
+        self.number = next(_numbers)
+        _known[self.number] = self
+
+    def values(self, *arguments):
+        device = _cpu() if self.on_cpu else None
+        if device is None:
+            return self.function(*arguments)
+        with jax.default_device(device):
+            return self.function(*jax.device_put(arguments, device))
+
+    def call(self, arguments, results):
+        arguments = [_array(arguments[i], aval) for i, aval in enumerate(self.avals_in)]
+        with config.enable_x64(self.has_x64):
+            given = [dtypes.canonicalize_value(np.asarray(value))
+                     for value in self.values(*arguments)]
+        _check(given, self.avals_out)
+        for i, value in enumerate(given):
+            value = np.ascontiguousarray(value)
+            ctypes.memmove(results[i], value.ctypes.data, value.nbytes)
+
+
+def _lines(error):
+    """Where an exception was raised. (What Python's traceback does beyond that parses sources,
+    which two threads cannot do at once in Python 3.11.)"""
+    lines = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if code.co_filename != __file__:
+            lines.append(f'  File "{code.co_filename}", line {line}, in {code.co_name}')
+    return lines
+
+
+def _call(number, arguments, results, failure):
+    function = _held[number][0]
+    try:
+        function.call(arguments, results)
+    except BaseException as error:  # nothing may be thrown through the library
+        text = f"{type(error).__name__}: {error}"
+        lines = _lines(error)
+        jax_callback.logger.error("%s failed\n%s", function.name, "\n".join(
+            ["Traceback (most recent call last):", *lines, text]))  # as JAX does
+        text = "\n          ".join([text, *lines])
+        _library.tessera_call_failed(failure, text.encode(errors="replace"))
+
+
+def _hold(number):
+    with _lock:
+        function = _known.get(number)
+        if function is None:
+            return False
+        _held.setdefault(number, [function, 0])[1] += 1
+        return True
+
+
+def _release(number):
+    with _lock:
+        _held[number][1] -= 1
+        if _held[number][1] == 0:
+            del _held[number]
+
+
+def _end():
+    """Python ends: no program may call it any more."""
+    try:
+        jax.effects_barrier()
+    finally:
+        _library.tessera_set_python_calls(None)
+
+
+def _physical(avals):
+    return [core.physical_aval(aval) for aval in avals]
+
+
+def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None, on_cpu=True):
+    """Appends the call; returns its results, and the next token if there is one."""
+    avals_in, avals_out = avals or (ctx.avals_in, ctx.avals_out)
+    called = _Function(name, function, _physical(avals_in), _physical(avals_out), on_cpu)
+    ctx.module_context.add_keepalive(called)
+    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(np.dtype(aval.dtype)))
+             for aval in called.avals_out]
+    if token is not None:
+        types = [hlo.TokenType.get(), *types]
+        arguments = [token, *arguments]
+    results = list(mlir.custom_call(
+        "tessera.call_host", result_types=types, operands=list(arguments),
+        backend_config=str(called.number), has_side_effect=has_effect).results)
+    return (results, None) if token is None else (results[1:], results[0])
+
+
+def _emit_effect(ctx, name, function, arguments, effect):
+    if not effects.ordered_effects.contains(effect):
+        return _emit(ctx, name, function, arguments, has_effect=True)[0]
+    results, token = _emit(ctx, name, function, arguments, has_effect=True,
+                           token=ctx.tokens_in.get(effect))
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({effect: token})))
+    return results
+
+
+def _check_axes(ctx, sharding):
+    """Raises what JAX raises for axes and shardings that callbacks do not take."""
+    jax_callback._callback_op_sharding(ctx.module_context.axis_context, sharding, ctx.avals_out)
+
+
+def _pure_callback(ctx, *args, callback, sharding, **_):
+    _check_axes(ctx, sharding)
+    return _emit(ctx, "jax.pure_callback", callback, args, has_effect=False)[0]
+
+
+def _io_callback(ctx, *args, callback, sharding, ordered, **_):
+    _check_axes(ctx, sharding)
+    effect = jax_callback._OrderedIOEffect if ordered else jax_callback._IOEffect
+    return _emit_effect(ctx, "jax.io_callback", callback, args, effect)
+
+
+def _debug_callback(ctx, *args, callback, effect, partitioned):
+    if partitioned:
+        raise NotImplementedError(
+            "tessera: a callback cannot be called with the shards of its arguments\n"
+            "  found:  partitioned=True\n"
+            "  wanted: partitioned=False\n"
+            "  cure:   call it in a shard_map, where each device calls it with its shard")
+
+    def without_results(*values):
+        callback(*values)
+        return ()
+
+    return _emit_effect(ctx, "jax.debug.callback", without_results, args, effect)
+
+
+def _debug_print(ctx, *args, fmt, ordered, partitioned, in_tree, static_args, np_printoptions,
+                 has_placeholders, logging_record):
+    printing = functools.partial(debugging._format_print_callback, fmt, dict(np_printoptions),
+                                 has_placeholders, logging_record)
+    return _debug_callback(
+        ctx, *args, callback=debugging._make_flat_callback(in_tree, printing, static_args),
+        effect=debugging.ordered_debug_effect if ordered else debugging.debug_effect,
+        partitioned=partitioned)
+
+
+def _emit_python_callback(of_jax):
+    """With which other primitives, in JAX and beyond, call functions."""
+    @functools.wraps(of_jax)
+    def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect,
+             **options):
+        if tuple(ctx.module_context.platforms) != ("tessera",):
+            return of_jax(ctx, callback, token, operands, operand_avals, result_avals,
+                          has_side_effect=has_side_effect, **options)
+        results, token = _emit(ctx, getattr(callback, "__name__", "a callback"), callback,
+                               operands, has_effect=has_side_effect, token=token,
+                               avals=(operand_avals, result_avals), on_cpu=False)
+        return results, token, None
+
+    return emit
+
+
+def _without_cpu(primitive):
+    """Lets callbacks outside of jit be programs where JAX's own way asks for its CPU backend."""
+    of_jax = primitive.impl
+
+    def call(*args, **params):
+        if _cpu() is None:
+            return dispatch.apply_primitive(primitive, *args, **params)
+        return of_jax(*args, **params)
+
+    primitive.def_impl(call)
+
+
+def register(library_path):
+    global _library, _calls
+    _library = ctypes.CDLL(library_path)
+    _library.tessera_set_python_calls.argtypes = [ctypes.POINTER(_Calls)]
+    _library.tessera_call_failed.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    _calls = _Calls(_CALL(_call), _HOLD(_hold), _RELEASE(_release))
+    _library.tessera_set_python_calls(_calls)
+    atexit.register(_end)
+    for primitive, rule in ((jax_callback.pure_callback_p, _pure_callback),
+                            (jax_callback.io_callback_p, _io_callback),
+                            (debugging.debug_callback_p, _debug_callback),
+                            (debugging.debug_print_p, _debug_print),
+                            (checkify.check_p, checkify.check_lowering_rule)):
+        mlir.register_lowering(primitive, rule, platform="tessera")
+    jax_callback.emit_python_callback = _emit_python_callback(jax_callback.emit_python_callback)
+    _without_cpu(debugging.debug_callback_p)
+    _without_cpu(debugging.debug_print_p)
