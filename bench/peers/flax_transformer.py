@@ -92,8 +92,9 @@ def init():
 shardings = jax.tree.map(sharding_of, jax.eval_shape(init))
 state = jax.jit(init, out_shardings=shardings)()
 start = time.perf_counter()
-compiled = jax.jit(step, donate_argnums=0, out_shardings=(shardings, NamedSharding(mesh, P()))).lower(
-    state, tokens, keys["dropout"]).compile()
+compiled = jax.jit(step, donate_argnums=0,
+                   out_shardings=(shardings, NamedSharding(mesh, P()))).lower(
+                       state, tokens, keys["dropout"]).compile()
 compile_s = time.perf_counter() - start
 run = lambda state, tokens: compiled(state, tokens, keys["dropout"])
 _, losses, seconds = common.timed_steps(run, state, [tokens], args.steps, jax.block_until_ready)

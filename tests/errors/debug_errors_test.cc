@@ -78,8 +78,8 @@ TEST(DebugErrors, CallbackThatGivesBackOtherArrays) {
 
 TEST(DebugErrors, CallbackThatCannotBeRepeated) {
   const auto same = [](const std::vector<Array>& arguments) { return arguments; };
-  const auto f = jit([&](Array x) { return io_callback(same, {x.type()}, {x})[0]; },
-                     {.check_finite = true});
+  const auto f =
+      jit([&](Array x) { return io_callback(same, {x.type()}, {x})[0]; }, {.check_finite = true});
   const std::string text = caught([&] { f(ones({2})); }).text;
   EXPECT_EQ(text,
             "jit: check_finite cannot be used with io_callback\n"

@@ -47,7 +47,8 @@ FUNCTIONS = ("abs exp expm1 log log1p sqrt sin cos tan tanh sinh cosh sign negat
              "angle square reciprocal sum prod mean cumsum arcsin arctan arcsinh isfinite isnan")
 for name in FUNCTIONS.split():
     add(name, getattr(jnp, name), array(4, 5))
-SPECIAL = np.array([0, 1, -1, 1j, -1j, 1e20, 1e-20, 3 + 4j, 2e19 - 3e19j, 1e-30 + 1e-30j], np.complex64)
+SPECIAL = np.array([0, 1, -1, 1j, -1j, 1e20, 1e-20, 3 + 4j, 2e19 - 3e19j, 1e-30 + 1e-30j],
+                   np.complex64)
 for name in "abs sqrt log exp sign reciprocal".split():
     add(name + "_special", getattr(jnp, name), SPECIAL)
 for name in "add subtract multiply divide power equal not_equal".split():
@@ -102,8 +103,8 @@ for name in "exp log sqrt tanh divide".split():
     operands = [array(4, 5, dtype=np.complex128) for _ in range(2 if name == "divide" else 1)]
     CASES[name + "_x64"] = functools.partial(agree, getattr(jnp, name), *operands, x64=True)
 for length in (12, 67, 1000):
-    CASES[f"fft_{length}_x64"] = functools.partial(agree, jnp.fft.fft, array(3, length, dtype=np.complex128),
-                                                   x64=True)
+    row = array(3, length, dtype=np.complex128)
+    CASES[f"fft_{length}_x64"] = functools.partial(agree, jnp.fft.fft, row, x64=True)
 
 
 def step(x, w):

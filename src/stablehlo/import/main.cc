@@ -1,5 +1,5 @@
+#include "stablehlo/complex/pairs.h"
 #include "stablehlo/import/importer.h"
-#include "stablehlo/import/pairs.h"
 
 namespace tessera::stablehlo {
 

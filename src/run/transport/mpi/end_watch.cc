@@ -21,6 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kError = 2;  // the descriptor of standard error
+
 /// What the watching process keeps open.
 struct Files {
   int word = -1;      // eventfd: how the process ends
@@ -132,14 +134,14 @@ bool has_children(const Files& files) {
 
 void watch_launcher(const Files& files, pid_t launcher, const EndWatch::Limit& limit) {
   if (files.launcher < 0 || files.children < 0) return;
-  close(STDERR_FILENO);                        // it belongs to the process that has ended
+  close(kError);                               // it belongs to the process that has ended
   Clock::time_point last_seen = Clock::now();  // with a process
   while (!has_ended(files.launcher, 50)) {
     if (has_children(files)) last_seen = Clock::now();
     if (Clock::now() - last_seen < limit.time) continue;
     // The lowest number that is free, which is that of standard error.
     const int error = open(proc_file(launcher, "fd/2").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (error >= 0) dup2(error, STDERR_FILENO);
+    if (error >= 0) dup2(error, kError);
     limit.report();
     syscall(SYS_pidfd_send_signal, files.launcher, SIGKILL, nullptr, 0U);
     return;

@@ -1,4 +1,4 @@
-#include "stablehlo/import/pair_fft.h"
+#include "stablehlo/complex/fourier.h"
 
 #include <algorithm>
 #include <cmath>

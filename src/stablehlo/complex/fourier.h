@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "stablehlo/import/pair_maker.h"
+#include "stablehlo/complex/pair_maker.h"
 
 namespace tessera::stablehlo {
 

@@ -1,4 +1,4 @@
-#include "stablehlo/import/pair_maker.h"
+#include "stablehlo/complex/pair_maker.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "stablehlo/import/pairs.h"
+#include "stablehlo/complex/pairs.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "stablehlo/bytecode/scalars.h"
+#include "stablehlo/complex/fourier.h"
+#include "stablehlo/complex/pair_maker.h"
 #include "stablehlo/import/importer.h"
-#include "stablehlo/import/pair_fft.h"
-#include "stablehlo/import/pair_maker.h"
 
 namespace tessera::stablehlo {
 
