@@ -682,8 +682,8 @@ TEST(OpErrors, CallbackOfAnotherKind) {
 }
 
 TEST(OpErrors, PureCallbackOfNothing) {
-  const std::string text = error_of(
-      "%0: u32[]", "f32[2] = pure_callback[callback=host_callback(f32[2]), num_batch=0]");
+  const std::string text =
+      error_of("%0: u32[]", "f32[2] = pure_callback[callback=host_callback(f32[2]), num_batch=0]");
   EXPECT_EQ(text,
             "parse: line 2: pure_callback: there are no operands\n"
             "  found:  no operands in '%9: f32[2] = "
