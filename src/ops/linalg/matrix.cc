@@ -23,7 +23,7 @@ ValueId on_side(Builder& b, ValueId x, std::string direction, std::int64_t diago
   return compare(b, std::move(direction), col, shifted);
 }
 
-ValueId kept_where(Builder& b, ValueId x, std::string direction, std::int64_t diagonal) {
+ValueId kept_if(Builder& b, ValueId x, std::string direction, std::int64_t diagonal) {
   const ValueId is_kept = on_side(b, x, std::move(direction), diagonal);
   return select(b, is_kept, x, full_like(b, 0.0, x));
 }
@@ -140,16 +140,16 @@ ValueId matrix_transpose(Builder& b, ValueId x) {
 }
 
 ValueId lower_part(Builder& b, ValueId x, std::int64_t diagonal) {
-  return kept_where(b, x, "le", diagonal);
+  return kept_if(b, x, "le", diagonal);
 }
 
 ValueId upper_part(Builder& b, ValueId x, std::int64_t diagonal) {
-  return kept_where(b, x, "ge", diagonal);
+  return kept_if(b, x, "ge", diagonal);
 }
 
 ValueId half_lower_part(Builder& b, ValueId x) {
   const ValueId below = lower_part(b, x, -1);
-  const ValueId diagonal = kept_where(b, x, "eq", 0);
+  const ValueId diagonal = kept_if(b, x, "eq", 0);
   return add(b, below, mul(b, diagonal, full_like(b, 0.5, x)));
 }
 
@@ -184,7 +184,7 @@ ValueId differences(Builder& b, ValueId d) {
   return select(b, on_side(b, difference, "eq", 0), full_like(b, 1.0, difference), difference);
 }
 
-ValueId without_diagonal(Builder& b, ValueId x) { return kept_where(b, x, "ne", 0); }
+ValueId without_diagonal(Builder& b, ValueId x) { return kept_if(b, x, "ne", 0); }
 
 ValueId cotangent_or_zero(VjpContext& c, std::size_t i) {
   if (c.cotangent(i) != ir::kNoValue) return c.cotangent(i);
