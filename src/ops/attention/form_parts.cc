@@ -153,9 +153,9 @@ ValueId finite_or_zero(Builder& b, ValueId m) {
   return select(b, is_none, full_like(b, 0.0, m), m);
 }
 
-using Emit = std::vector<ValueId> (*)(Builder&, const std::vector<ValueId>&);
+using EmitPartials = std::vector<ValueId> (*)(Builder&, const std::vector<ValueId>&);
 
-hlo::Values written(hlo::FormContext& c, Emit emit) {
+hlo::Values partials_written(hlo::FormContext& c, EmitPartials emit) {
   ir::Function body;
   Builder b(body);
   b.set_span(c.equation.span);
@@ -195,11 +195,11 @@ StableHloRule attention_parts_form() {
 }
 
 StableHloRule attention_join_form() {
-  return [](hlo::FormContext& c) { return written(c, join); };
+  return [](hlo::FormContext& c) { return partials_written(c, join); };
 }
 
 StableHloRule attention_finish_form() {
-  return [](hlo::FormContext& c) { return written(c, finish); };
+  return [](hlo::FormContext& c) { return partials_written(c, finish); };
 }
 
 }  // namespace tessera::ops

@@ -8,37 +8,36 @@
 
 namespace tessera::stablehlo {
 
-using bytecode::Attribute;
-using bytecode::Operation;
-using bytecode::Type;
-
-PairMaker::Value PairMaker::new_value(const Type& type) {
+PairMaker::Value PairMaker::new_value(const bytecode::Type& type) {
   module_.value_types.push_back(&type);
   return static_cast<Value>(module_.value_types.size() - 1);
 }
 
-const Type& PairMaker::tensor(const std::vector<std::int64_t>& shape, const Type& element) {
-  return module_.types.emplace_back(Type{
-      .kind = Type::Kind::tensor, .dialect = element.dialect, .shape = shape, .types = {&element}});
+const bytecode::Type& PairMaker::tensor(const std::vector<std::int64_t>& shape,
+                                        const bytecode::Type& element) {
+  return module_.types.emplace_back(bytecode::Type{.kind = bytecode::Type::Kind::tensor,
+                                                   .dialect = element.dialect,
+                                                   .shape = shape,
+                                                   .types = {&element}});
 }
 
-const Attribute& PairMaker::new_attribute(Attribute attribute) {
+const bytecode::Attribute& PairMaker::new_attribute(bytecode::Attribute attribute) {
   return module_.attributes.emplace_back(std::move(attribute));
 }
 
-void PairMaker::append(Operation operation) {
+void PairMaker::append(bytecode::Operation operation) {
   operation.location = location_;
   operations_.push_back(std::move(operation));
 }
 
 PairMaker::Value PairMaker::emit(std::string_view name, std::vector<Value> operands,
-                                 const Type& result) {
+                                 const bytecode::Type& result) {
   const Value value = new_value(result);
   append({.name = name, .operands = std::move(operands), .results = {value}});
   return value;
 }
 
-PairMaker::Value PairMaker::constant(double number, const Type& type) {
+PairMaker::Value PairMaker::constant(double number, const bytecode::Type& type) {
   std::string bytes;
   if (std::ranges::find(type.shape, 0) != type.shape.end()) return constant(bytes, type);
   if (type.types[0]->name == "f64") {
@@ -52,20 +51,20 @@ PairMaker::Value PairMaker::constant(double number, const Type& type) {
   return constant(std::move(bytes), type);
 }
 
-PairMaker::Value PairMaker::constant(std::string elements, const Type& type) {
+PairMaker::Value PairMaker::constant(std::string elements, const bytecode::Type& type) {
   module_.texts.push_back(std::move(elements));
-  const Attribute& value =
-      new_attribute({.kind = Attribute::Kind::tensor, .text = module_.texts.back(), .type = &type});
+  const bytecode::Attribute& value = new_attribute(
+      {.kind = bytecode::Attribute::Kind::tensor, .text = module_.texts.back(), .type = &type});
   const Value result = new_value(type);
   append({.name = "vhlo.constant_v1", .properties = {{"value", &value}}, .results = {result}});
   return result;
 }
 
 PairMaker::Value PairMaker::compare(std::string_view direction, Value x, Value y) {
-  static const Type kBoolean{
-      .kind = Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i1"};
+  static const bytecode::Type kBoolean{
+      .kind = bytecode::Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i1"};
   const auto text = [&](std::string_view word) {
-    return &new_attribute({.kind = Attribute::Kind::enumeration, .text = word});
+    return &new_attribute({.kind = bytecode::Attribute::Kind::enumeration, .text = word});
   };
   const Value result = new_value(tensor(type(x).shape, kBoolean));
   append(
@@ -84,15 +83,15 @@ Pair PairMaker::select(Value condition, Pair x, Pair y) {
   return {select(condition, x.re, y.re), select(condition, x.im, y.im)};
 }
 
-const Attribute& PairMaker::integers(const std::vector<std::int64_t>& numbers) {
-  static const Type kInteger{
-      .kind = Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
+const bytecode::Attribute& PairMaker::integers(const std::vector<std::int64_t>& numbers) {
+  static const bytecode::Type kInteger{
+      .kind = bytecode::Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
   std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
   if (!numbers.empty()) std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  const Type& list = tensor({static_cast<std::int64_t>(numbers.size())}, kInteger);
+  const bytecode::Type& list = tensor({static_cast<std::int64_t>(numbers.size())}, kInteger);
   module_.texts.push_back(std::move(bytes));
   return new_attribute(
-      {.kind = Attribute::Kind::tensor, .text = module_.texts.back(), .type = &list});
+      {.kind = bytecode::Attribute::Kind::tensor, .text = module_.texts.back(), .type = &list});
 }
 
 PairMaker::Value PairMaker::move(std::string_view name, std::vector<Value> operands,
@@ -138,13 +137,13 @@ PairMaker::Value PairMaker::reverse(Value x, std::size_t dim) {
 }
 
 PairMaker::Value PairMaker::concatenate(Value x, Value y, std::size_t dim) {
-  static const Type kInteger{
-      .kind = Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
+  static const bytecode::Type kInteger{
+      .kind = bytecode::Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
   std::vector<std::int64_t> joined = shape(x);
   joined[dim] += shape(y)[dim];
-  const Attribute& number = new_attribute({.kind = Attribute::Kind::integer,
-                                           .numbers = {static_cast<std::int64_t>(dim)},
-                                           .type = &kInteger});
+  const bytecode::Attribute& number = new_attribute({.kind = bytecode::Attribute::Kind::integer,
+                                                     .numbers = {static_cast<std::int64_t>(dim)},
+                                                     .type = &kInteger});
   return move("vhlo.concatenate_v1", {x, y}, joined, {{"dimension", &number}});
 }
 
@@ -161,7 +160,7 @@ PairMaker::Value PairMaker::product(Value x, std::size_t dim, Value matrix) {
   std::vector<std::int64_t> result = shape(x);
   result.erase(result.begin() + static_cast<std::ptrdiff_t>(dim));
   result.push_back(shape(matrix)[1]);
-  const Attribute& none = integers({});
+  const bytecode::Attribute& none = integers({});
   return move("vhlo.dot_general_v2", {x, matrix}, result,
               {{"lhs_batching_dimensions", &none},
                {"lhs_contracting_dimensions", &integers({static_cast<std::int64_t>(dim)})},
