@@ -93,6 +93,7 @@ for length in (2, 3, 12, 31, 130, 1000, 1021):
 for name in "fft2 ifft2 irfft2 fftn ifftn".split():
     add(name, getattr(jnp.fft, name), array(2, 6, 10, 12))
 add("rfftn", lambda a: jnp.fft.rfftn(a.real, axes=(1, 2)), array(6, 10, 12))
+add("fft_of_none", lambda a: lax.fft(a, "FFT", (0,)), array(3, 0))
 add("fft_of_axis", lambda a: jnp.fft.fft(a, axis=1), array(2, 6, 5))
 add("fft_grad", jax.grad(lambda v: (jnp.abs(jnp.fft.fft(v))**3).sum()), array(12))
 add("rfft_grad", jax.grad(lambda v: (jnp.abs(jnp.fft.rfft(v))**3).sum()), array(12).real)

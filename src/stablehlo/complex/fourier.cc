@@ -42,7 +42,7 @@ std::string bytes_of(const std::vector<double>& numbers, bool is_double) {
 }  // namespace
 
 bool FourierTransform::has_length(std::int64_t length) {
-  if (length < 1 || length > kLongest) return false;
+  if (length < 0 || length > kLongest) return false;
   while (length > 1) {
     const std::int64_t factor = first_factor(length);
     if (factor > kLargestPrime) return false;
