@@ -40,12 +40,15 @@ def same(function, *arguments, tolerance=3e-6):
         if one.dtype.kind in "iub":
             np.testing.assert_array_equal(one, other)
             continue
-        one, other = one.astype(np.float64), other.astype(np.float64)
+        is_complex = one.dtype.kind == "c"
+        wide = np.complex128 if is_complex else np.float64
+        one, other = one.astype(wide), other.astype(wide)
         finite = np.abs(other[np.isfinite(other)])
         scale = max(1.0, float(finite.max())) if finite.size else 1.0
         half = {"bfloat16": 2e-2, "float16": 2e-3}
         bound = half.get(str(found[0].dtype), tolerance)
-        np.testing.assert_allclose(one, other, rtol=bound, atol=bound * scale)
+        for part in (np.real, np.imag) if is_complex else (np.real,):
+            np.testing.assert_allclose(part(one), part(other), rtol=bound, atol=bound * scale)
 
 
 def register_all(kind, functions, *arguments, tolerance=3e-6):

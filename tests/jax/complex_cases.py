@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-from cases import CPU, DEVICES, main
+from cases import DEVICES, main, same
 
 CASES = {}
 rng = np.random.default_rng(7)
@@ -18,29 +18,14 @@ def array(*shape, dtype=np.complex64):
     return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
 
 
-def agree(function, *arguments, x64=False):
-    """Both backends agree, up to roundings of the largest element."""
-    with jax.enable_x64(x64):
-        with jax.default_device(CPU):
-            wanted = jax.tree.leaves(jax.jit(function)(*arguments))
-        found = jax.tree.leaves(jax.jit(function)(*arguments))
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted):
-        assert one.dtype == other.dtype and one.shape == other.shape, (one, other)
-        one, other = np.asarray(one), np.asarray(other)
-        if one.dtype.kind in "iub":
-            np.testing.assert_array_equal(one, other)
-            continue
-        finite = np.abs(other[np.isfinite(other)])
-        scale = max(1.0, float(finite.max())) if finite.size else 1.0
-        bound = 1e-13 if one.dtype in (np.float64, np.complex128) else 3e-6
-        for part in (np.real, np.imag):
-            np.testing.assert_allclose(part(one), part(other), rtol=10 * bound, atol=bound * scale)
+def same_x64(function, *arguments):
+    with jax.enable_x64(True):
+        same(function, *arguments, tolerance=1e-13)
 
 
 def add(name, function, *arguments):
     assert name not in CASES, name
-    CASES[name] = functools.partial(agree, function, *arguments)
+    CASES[name] = functools.partial(same, function, *arguments)
 
 
 FUNCTIONS = ("abs exp expm1 log log1p sqrt sin cos tan tanh sinh cosh sign negative conj real imag "
@@ -102,10 +87,10 @@ add("fftconvolve", lambda a, b: jax.scipy.signal.fftconvolve(a, b, mode="same"),
 
 for name in "exp log sqrt tanh divide".split():
     operands = [array(4, 5, dtype=np.complex128) for _ in range(2 if name == "divide" else 1)]
-    CASES[name + "_x64"] = functools.partial(agree, getattr(jnp, name), *operands, x64=True)
+    CASES[name + "_x64"] = functools.partial(same_x64, getattr(jnp, name), *operands)
 for length in (12, 67, 1000):
     row = array(3, length, dtype=np.complex128)
-    CASES[f"fft_{length}_x64"] = functools.partial(agree, jnp.fft.fft, row, x64=True)
+    CASES[f"fft_{length}_x64"] = functools.partial(same_x64, jnp.fft.fft, row)
 
 
 def step(x, w):
@@ -118,7 +103,7 @@ def step(x, w):
 def on_meshes():
     """The same bits on every mesh, those of arguments that were donated included."""
     x, w = array(8, 16), array(16, 8)
-    agree(step, x, w)
+    same(step, x, w)
     wanted = [np.asarray(leaf).tobytes() for leaf in jax.jit(step)(x, w)]
     for count in (2, 4, 8):
         mesh = jax.sharding.Mesh(DEVICES[:count], ("data",))

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
-#include <unordered_map>
 
 namespace tessera::stablehlo {
 
@@ -313,24 +312,7 @@ Pair PairMaker::product_over(Pair x, std::size_t dim) {
   return both(x, [&](Value part) { return reshape(part, rest); });
 }
 
-namespace {
-
-using Function = Pair (PairMaker::*)(Pair);
-
-}  // namespace
-
-bool PairMaker::has_function(std::string_view kind) {
-  static constexpr std::string_view kKinds[] = {"cosine", "exponential",  "exponential_minus_one",
-                                                "log",    "log_plus_one", "logistic",
-                                                "rsqrt",  "sign",         "sine",
-                                                "sqrt",   "tan",          "tanh"};
-  for (const std::string_view each : kKinds) {
-    if (each == kind) return true;
-  }
-  return false;
-}
-
-Pair PairMaker::function(std::string_view kind, Pair x) {
+const std::unordered_map<std::string_view, PairMaker::Function>& PairMaker::functions() {
   static const std::unordered_map<std::string_view, Function> kFunctions = {
       {"cosine", &PairMaker::cos},
       {"exponential", &PairMaker::exp},
@@ -344,7 +326,11 @@ Pair PairMaker::function(std::string_view kind, Pair x) {
       {"sqrt", &PairMaker::sqrt},
       {"tan", &PairMaker::tan},
       {"tanh", &PairMaker::tanh}};
-  return (this->*kFunctions.at(kind))(x);
+  return kFunctions;
 }
+
+bool PairMaker::has_function(std::string_view kind) { return functions().contains(kind); }
+
+Pair PairMaker::function(std::string_view kind, Pair x) { return (this->*functions().at(kind))(x); }
 
 }  // namespace tessera::stablehlo

@@ -4,6 +4,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "stablehlo/bytecode/module.h"
@@ -86,6 +87,9 @@ class PairMaker {
   Pair product_over(Pair x, std::size_t dim);
 
  private:
+  using Function = Pair (PairMaker::*)(Pair);
+  static const std::unordered_map<std::string_view, Function>& functions();
+
   Pair exp(Pair x);
   Pair expm1(Pair x);
   Pair log(Pair x);
