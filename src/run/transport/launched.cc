@@ -38,13 +38,17 @@ int count_sharing_cores(const MpiLink& link) {
   _exit(code);
 }
 
-/// Ends a process that is not connected to the others, because of an error that all have. The first
-/// process reports it, and the others leave it time to: a launcher that sees one process end ends
-/// the others.
+/// Ends a process that is not connected to the others, because of an error that all have, as a
+/// rule. The first process reports it. A launcher that sees it end ends the others, or would do so:
+/// a process that is still there later is the only one with the error, and reports it.
 [[noreturn]] void end_alone(const LaunchOptions& options, const Launch& launch,
                             const std::exception_ptr& error) {
-  if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  end(options, error, launch.rank == 0);
+  if (launch.rank > 0) {
+    const milliseconds turn(500 * std::min(launch.rank, 40));
+    std::this_thread::sleep_for(launch.ends_others ? milliseconds(3500) + turn
+                                                   : milliseconds(1000));
+  }
+  end(options, error, launch.rank == 0 || launch.ends_others);
 }
 
 /// The same for an error that a stopped process does not have. It may be the first one, so each

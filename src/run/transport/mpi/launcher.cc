@@ -19,11 +19,12 @@ std::string variable(const char* name) {
 struct Known {
   const char* rank;
   const char* module;
+  bool ends_others = false;
 };
 constexpr Known kKnown[] = {
-    {"OMPI_COMM_WORLD_RANK", "openmpi"},  // mpirun of Open MPI
-    {"PMIX_RANK", "openmpi"},             // srun --mpi=pmix
-    {"PMI_RANK", "mpich"},                // mpiexec of MPICH, srun --mpi=pmi2
+    {"OMPI_COMM_WORLD_RANK", "openmpi", true},  // mpirun of Open MPI
+    {"PMIX_RANK", "openmpi"},                   // srun --mpi=pmix
+    {"PMI_RANK", "mpich"},                      // mpiexec of MPICH, srun --mpi=pmi2
 };
 
 std::string file_of(const Launch& launch) {
@@ -40,7 +41,8 @@ std::optional<Launch> find_launch() {
     const std::string rank = variable(known.rank);
     if (rank.empty()) continue;
     return Launch{.rank = std::atoi(rank.c_str()),
-                  .module = wanted.empty() ? known.module : wanted};
+                  .module = wanted.empty() ? known.module : wanted,
+                  .ends_others = known.ends_others};
   }
   if (wanted.empty()) return std::nullopt;
   return Launch{.rank = 0, .module = wanted};

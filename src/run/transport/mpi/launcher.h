@@ -13,6 +13,8 @@ namespace tessera::run {
 struct Launch {
   int rank = 0;        // as the launcher says; 0 if it does not say
   std::string module;  // "openmpi", "mpich", or the path of a module
+  /// The launcher ends the other processes when one ends, also before MPI_Init.
+  bool ends_others = false;
 };
 
 /// Read from the environment variables that launchers set. Empty: this process was started alone,
