@@ -255,9 +255,17 @@ class Trials {
     return params_hash(folder_);
   }
 
-  static void strike(Run& run, const Trial& trial, std::mt19937_64& random) {
+  /// Whether the ranks have met: then something was saved.
+  bool has_saved() const {
+    std::error_code ignored;
+    return !fs::is_empty(folder_ / "saved", ignored) && !ignored;
+  }
+
+  void strike(Run& run, const Trial& trial, std::mt19937_64& random) const {
     const auto delay = milliseconds(random() % 2000);
     if (run.ends_within(delay)) return;
+    // The limit would hold for the memory as well that MPI shares, which is not on a disk.
+    while (trial.fault == "disk" && !has_saved() && !run.ends_within(milliseconds(10))) continue;
     pid_t pid = 0;
     while (pid == 0 && !run.ends_within(milliseconds(10))) pid = run.pid_of(trial.guilty);
     if (pid == 0) return;

@@ -20,8 +20,13 @@ const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 ";
 
 class PjrtModels : public PjrtCommands {
  protected:
-  /// The first step's loss differs by rounding only; later ones by what the updates add to it.
-  void expect_close(const std::string& arguments) const {
+  /// Relative; later losses differ by what the updates add to the rounding of the first one.
+  struct Tolerance {
+    double first = 1e-5;
+    double fifth = 1e-3;
+  };
+
+  void expect_close(const std::string& arguments, Tolerance tolerance) const {
     SCOPED_TRACE(arguments);
     const std::vector<double> wanted = losses(arguments + "--steps 5 ");
     const std::vector<double> found =
@@ -29,10 +34,11 @@ class PjrtModels : public PjrtCommands {
     ASSERT_EQ(wanted.size(), 5U);
     ASSERT_EQ(found.size(), wanted.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const double tolerance = i == 0 ? 1e-5 : 1e-3;
-      EXPECT_NEAR(found[i], wanted[i], tolerance * std::abs(wanted[i])) << "step " << i;
+      const double relative = i == 0 ? tolerance.first : tolerance.fifth;
+      EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "step " << i;
     }
   }
+  void expect_close(const std::string& arguments) const { expect_close(arguments, {}); }
 };
 
 TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
@@ -45,6 +51,13 @@ TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
   expect_close(kPipeline + "--mesh stage=2 ");
   expect_close(kPipeline + "--mesh stage=2,fsdp=4 --schedule ZBV --stages 4 ");
   expect_close(kPipeline + "--mesh stage=4,fsdp=2 --schedule GPipe ");
+}
+
+TEST_F(PjrtModels, ComputeInBf16) {
+  // A plugin rounds fused steps to bf16 in other places than the host.
+  constexpr Tolerance kBf16{.first = 2e-3, .fifth = 5e-3};
+  expect_close(kLm + "--mesh data=3,model=2 --dtype bf16 ", kBf16);
+  expect_close(kVit + "--mesh batch=4,model=2 --dropout 0.1 --dtype bf16 ", kBf16);
 }
 
 TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
