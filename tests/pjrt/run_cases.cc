@@ -85,11 +85,14 @@ std::optional<std::string> problem_of(const HloCase& c, run::Backend& backend) {
 
 int run_all(const std::string& plugin, const std::vector<std::string>& kind, Progress& progress) {
   run::pjrt::Client& client = run::pjrt::client_of(run::pjrt::parse_spec(plugin, {}), {});
-  tell(progress.client,
-       fmt::format("platform {}, {}, interface {}", client.platform(),
-                   client.info().platform_version, client.info().interface_version));
+  const run::BackendInfo info = client.info();
+  tell(progress.client, fmt::format("platform {}, {}, interface {}", client.platform(),
+                                    info.platform_version, info.interface_version));
   fmt::print("{}\n", static_cast<const char*>(progress.client));
-  const std::vector<HloCase> cases = cases_of(kind);
+  std::vector<HloCase> cases = cases_of(kind);
+  const auto num_devices = static_cast<std::int64_t>(info.devices.size());
+  const std::size_t num_left_out =
+      std::erase_if(cases, [&](const HloCase& c) { return c.num_replicas > num_devices; });
   int failed = 0;
   for (const HloCase& c : cases) {
     tell(progress.now, c.name);
@@ -99,6 +102,9 @@ int run_all(const std::string& plugin, const std::vector<std::string>& kind, Pro
     }
   }
   fmt::print("{} programs, {} failed\n", cases.size(), failed);
+  if (num_left_out > 0) {
+    fmt::print("{} programs left out: too few devices ({})\n", num_left_out, num_devices);
+  }
   return failed > 0 || cases.empty() ? 1 : 0;
 }
 
