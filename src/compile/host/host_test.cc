@@ -474,6 +474,22 @@ TEST(Lower, EveryKernelThatARecordNamesHasOneLowering) {
   }
 }
 
+TEST(Lower, PartsOfAReductionShareTheirScratch) {
+  const Function f = ir::parse(R"(function main[mesh="none", grains=8](%0: f32[65536,64]<{},{}>) {
+  %1: f32[64]<{}> = reduce_sum[dims=[0]] %0
+  return %1
+})");
+  LowerOptions options;
+  options.target.num_workers = 4;
+  const HostProgram program = lower(f, options);
+  const TileTask& task = program.instructions.at(0).tasks.at(0);
+  EXPECT_GT(task.kernel->num_parts(), 1);
+  ASSERT_EQ(task.scratch.size(), 1U);
+  EXPECT_GT(task.scratch[0], 0);
+  // Not one for each thread as well.
+  EXPECT_EQ(task.kernel->scratch_bytes(), 0);
+}
+
 TEST(PlanMemory, PeakOfAChainDoesNotGrow) {
   const Function few = chain(4);
   const Function many = chain(60);

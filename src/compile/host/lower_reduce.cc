@@ -18,12 +18,13 @@ class ReduceKernel final : public run::Kernel {
   ReduceKernel(kernels::ReduceProblem problem, const run::Target& target, std::int64_t offset_bytes)
       : plan_(std::move(problem), target.num_workers, target.caches), offset_bytes_(offset_bytes) {}
   int num_parts() const override { return plan_.num_parts(); }
-  std::int64_t scratch_bytes() const { return plan_.scratch_bytes(); }
+  /// Of a buffer of the task, which all parts share.
+  std::int64_t shared_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    std::byte* scratch = scratch_bytes() > 0 ? buffers[2] : nullptr;
+    std::byte* scratch = shared_bytes() > 0 ? buffers[2] : nullptr;
     plan_.run(buffers[0] + offset_bytes_, buffers[1], scratch, part);
   }
-  bool joins_parts() const override { return scratch_bytes() > 0; }
+  bool joins_parts() const override { return shared_bytes() > 0; }
   void join_parts(std::span<std::byte* const> buffers) const override {
     plan_.join(buffers[2], buffers[1]);
   }
@@ -97,8 +98,8 @@ std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& 
                                               context.target(), from.offset * element);
       });
       const auto& kernel = static_cast<const ReduceKernel&>(*task.kernel);
-      if (kernel.scratch_bytes() > 0) task.scratch = {kernel.scratch_bytes()};
-      task.device_scratch_bytes = kernel.scratch_bytes();
+      if (kernel.shared_bytes() > 0) task.scratch = {kernel.shared_bytes()};
+      task.device_scratch_bytes = kernel.shared_bytes();
     }
     tasks.push_back(context.task_at(task, digits));
   }

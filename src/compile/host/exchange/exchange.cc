@@ -169,7 +169,7 @@ ExchangeKernel::ExchangeKernel(std::vector<ExchangeRound> rounds, run::Collectiv
                                run::Transport& transport)
     : rounds_(std::move(rounds)), label_(std::move(label)), transport_(transport) {
   for (ExchangeRound& round : rounds_) {
-    scratch_bytes_ = std::max(scratch_bytes_, place_in_scratch(round));
+    packing_bytes_ = std::max(packing_bytes_, place_in_scratch(round));
     Plans& plans = plans_.emplace_back();
     for (const ExchangeSend& send : round.sends) plans.sends.push_back(plan_of(round, send));
     for (const ExchangeCombine& combine : round.combines) {
@@ -202,9 +202,9 @@ void ExchangeKernel::run(std::span<std::byte* const> buffers, int /*part*/) cons
 }
 
 void set_kernel(TileTask& task, std::shared_ptr<const ExchangeKernel> kernel) {
-  if (kernel->scratch_bytes() > 0) {
-    task.scratch.push_back(kernel->scratch_bytes());
-    task.device_scratch_bytes = kernel->scratch_bytes();
+  if (kernel->packing_bytes() > 0) {
+    task.scratch.push_back(kernel->packing_bytes());
+    task.device_scratch_bytes = kernel->packing_bytes();
   }
   task.kernel = std::move(kernel);
   task.communicates = true;

@@ -75,7 +75,7 @@ class ExchangeKernel final : public run::Kernel {
   ExchangeKernel(std::vector<ExchangeRound> rounds, run::CollectiveLabel label,
                  run::Transport& transport);
   /// The size of the last buffer, in which pieces are packed.
-  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  std::int64_t packing_bytes() const { return packing_bytes_; }
   void run(std::span<std::byte* const> buffers, int part) const override;
 
  private:
@@ -88,7 +88,7 @@ class ExchangeKernel final : public run::Kernel {
   std::vector<Plans> plans_;  // per round
   run::CollectiveLabel label_;
   run::Transport& transport_;
-  std::int64_t scratch_bytes_ = 0;
+  std::int64_t packing_bytes_ = 0;
 };
 
 /// Makes it the kernel of a task, whose buffers are already set.
