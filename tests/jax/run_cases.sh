@@ -15,4 +15,5 @@ export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
 "$python" -B "$here/linalg_cases.py"
 "$python" -B "$here/complex_cases.py"
 "$python" -B "$here/callback_cases.py"
-exec "$python" -B "$here/dtype_cases.py"
+"$python" -B "$here/dtype_cases.py"
+exec "$python" -B "$here/random_programs.py" --cases 30
