@@ -180,8 +180,8 @@ void export_file(const Export& work, const std::string& name,
                  void (*write)(const foreign::Sources&, const foreign::Append&)) {
   foreign::Sources sources;
   for (const auto& [new_name, array] : work.arrays) {
-    sources.push_back({.name = new_name, .type = array->type, .elements = [&work, array = array] {
-                         return work.elements(*array);
+    sources.push_back({.name = new_name, .type = array->type, .elements = [&work, saved = array] {
+                         return work.elements(*saved);
                        }});
   }
   OutputFile file(work.disk, work.target.place() + "/" + name, work.target.path() + "/" + name);

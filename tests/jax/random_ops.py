@@ -445,6 +445,10 @@ def draw(program):
 
 # --- bodies
 
+def mean_of(x):
+    return jnp.mean(x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+
+
 def slice_of(program, value):
     """The value without its first dimension, as bodies see it."""
     return type(value)(value.array[0], value.bits)
@@ -471,7 +475,7 @@ def scanned(program):
 
     def step(c, x):
         result = body.run([c, x])[-1]
-        mean = jnp.mean(result.astype(jnp.float32)).astype(c.dtype)
+        mean = mean_of(result).astype(c.dtype)
         return (c * 0.5 + jnp.tanh(mean) + x * 0.25).astype(c.dtype), result
 
     if not body.steps:
@@ -491,8 +495,7 @@ def looped(program):
     body = program.branch([value], 2)
 
     def step(_, x):
-        mean = jnp.mean(body.run([x])[-1].astype(jnp.float32))
-        return (x * 0.5 + jnp.tanh(mean)).astype(x.dtype)
+        return (x * 0.5 + jnp.tanh(mean_of(body.run([x])[-1]))).astype(x.dtype)
     if j is None:
         program.add(f"fori {{\n{body}\n  }}", lambda x: lax.fori_loop(0, 3, step, x), [i])
     else:
@@ -509,8 +512,7 @@ def conditional(program):
     one, other = [program.branch([value], 2) for _ in range(2)]
 
     def summed(body):
-        return lambda x: (x + jnp.tanh(jnp.mean(body.run([x])[-1].astype(jnp.float32)))
-                          ).astype(x.dtype)
+        return lambda x: (x + jnp.tanh(mean_of(body.run([x])[-1]))).astype(x.dtype)
     program.add(f"cond {{\n{one}\n  }} else {{\n{other}\n  }}", lambda x, p: lax.cond(
         p.ravel()[0] > 0, summed(one), summed(other), x), [i, j])
 

@@ -141,13 +141,14 @@ def function_of(program, rng):
         for i, array in zip(wrt, chosen):
             inputs = [*inputs[:i], array, *inputs[i + 1:]]
         values = program.run(inputs, constrain)
-        return sum(jnp.sum(values[i].astype(jnp.float32) * weights[i]) for i in floats)
+        kind = jnp.result_type(jnp.float32, *(values[i].dtype for i in floats))
+        return sum(jnp.sum(values[i].astype(kind) * weights[i]) for i in floats)
 
     return "gradient", lambda inputs, constrain=None: jax.grad(loss)(
         [inputs[i] for i in wrt], list(inputs), constrain)
 
 
-def difference(found, wanted, scale):
+def difference(found, wanted, tolerance, scale):
     """What differs between two results; empty if they agree within rounding."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"{found.dtype}{found.shape}, wanted {wanted.dtype}{wanted.shape}"
@@ -156,7 +157,8 @@ def difference(found, wanted, scale):
     if name not in EPSILON:
         return "" if np.array_equal(found, wanted) else f"{found}, wanted {wanted}"
     found, wanted = found.astype(np.float64), wanted.astype(np.float64)
-    if np.allclose(found, wanted, rtol=EPSILON[name], atol=EPSILON[name] * scale, equal_nan=True):
+    tolerance = max(tolerance, EPSILON[name])
+    if np.allclose(found, wanted, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
         return ""
     worst = np.nanmax(np.abs(found - wanted)) if found.size else 0
     return f"{name}: differs by {worst:.3g} at scale {scale:.3g}\n{found}\nwanted\n{wanted}"
@@ -184,13 +186,10 @@ def check(seed, show):
     scale = max([1.0, *(float(np.max(array[np.isfinite(array)], initial=0)) for array in floats)])
     # Gradients add up what reaches an input from all elements.
     scale *= 16 if kind == "gradient" else 1
-    if any(value.dtype == jnp.bfloat16 for value in program.values):
-        loosest = EPSILON["bfloat16"] / EPSILON["float32"]
-        scales = [scale if array.dtype == jnp.bfloat16 else scale * loosest for array in wanted]
-    else:
-        scales = [scale] * len(wanted)
-    for found, other, bound in zip(one, wanted, scales):
-        if problem := difference(found, other, bound):
+    coarsest = max([0, *(EPSILON[value.dtype.name] for value in program.values
+                         if value.is_float())])
+    for found, other in zip(one, wanted):
+        if problem := difference(found, other, coarsest, scale):
             return f"{text}\n  {problem}"
 
     def constrain(i, value):

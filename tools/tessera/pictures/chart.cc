@@ -144,8 +144,8 @@ void draw(const CurveChart& chart, const std::string& flag, const std::string& p
   const auto [first, last] = range_of(chart.series, &Series::x);
   const Scale x = scale_of(first, last);
   const double span = std::max(last - first, 1e-12);
-  const auto x_at = [first = first, span](double value) {
-    return kLeft + (value - first) / span * (kWidth - kRight - kLeft);
+  const auto x_at = [start = first, span](double value) {
+    return kLeft + (value - start) / span * (kWidth - kRight - kLeft);
   };
   for (double at = x.least; at <= last + 1e-9 * span; at += x.step) {
     if (at >= first) frame.x_mark(x_at(at), number_text(at, x.step));
