@@ -61,6 +61,12 @@ bool prefers_low_tiles(const gemm::Kernels& kernels, std::int64_t longest_leaf) 
   return is_zen_3_or_4() && kernels.lanes == 8 && longest_leaf <= kShortLeafOfLowTiles;
 }
 
+// AVX2 has too few registers for quads, but without branches between grains their nodes cost less
+// where rows of A are read in place.
+bool has_quads(const gemm::Kernels& kernels, bool a_in_place) {
+  return kernels.quad_mr > 0 && (kernels.lanes != 8 || (is_zen_3_or_4() && a_in_place));
+}
+
 // The longest grain that is added up in registers. Storing a node competes with the products, so
 // adding in registers pays, unless tiles then have too few rows to keep the processor busy.
 std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
@@ -146,7 +152,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   b_layout = layout_of(problem.b.outer, steps.b_k);
   a_in_place =
       unit.reads_in_place && !has_lanes && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
-  quads = !has_lanes && kernels->quad_mr > 0 && leaves >= 4 &&
+  quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
   tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
   has_low_tiles = !quads && unit.block == 1 && leaves > 1 && prefers_low_tiles(*kernels, longest);
