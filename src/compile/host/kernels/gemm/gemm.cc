@@ -32,23 +32,39 @@ constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
 constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
-constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
-constexpr std::int64_t kPartBytes = 256 << 10;   // least B of a part with few rows
+constexpr std::int64_t kShortLeafOfLowTiles = 48;  // grains up to this k have low tiles
+constexpr std::int64_t kLowTileRows = 4;
+constexpr std::int64_t kPartFlops = 2 << 20;    // least work of a part
+constexpr std::int64_t kPartBytes = 256 << 10;  // least B of a part with few rows
 
-// Whether the processor runs vectors of 512 bits in two halves. It then has fewer products in
-// flight at once, so tiles with fewer rows are enough to keep it busy.
-bool runs_in_halves([[maybe_unused]] const gemm::Kernels& kernels) {
+bool is_zen_3_or_4() {
 #if defined(__GNUC__) && defined(__x86_64__)
-  return kernels.lanes == 16 && __builtin_cpu_is("amdfam19h");
+  return __builtin_cpu_is("amdfam19h");
 #else
   return false;
 #endif
 }
 
+// Whether the processor runs vectors of 512 bits in two halves. It then has fewer products in
+// flight at once, so tiles with fewer rows are enough to keep it busy.
+bool runs_in_halves(const gemm::Kernels& kernels) { return kernels.lanes == 16 && is_zen_3_or_4(); }
+
 // With fewer rows per tile, adding up the grains of one tile overlaps with the products of the
 // next.
 std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
   return runs_in_halves(kernels) ? std::min(kernels.mr, 8) : kernels.mr;
+}
+
+// The same for AVX2: stores of nodes take the place of products there, and overlap only in tiles of
+// four rows. Those have just enough products in flight, which pays where grains are short.
+bool prefers_low_tiles(const gemm::Kernels& kernels, std::int64_t longest_leaf) {
+  return is_zen_3_or_4() && kernels.lanes == 8 && longest_leaf <= kShortLeafOfLowTiles;
+}
+
+// AVX2 has too few registers for quads, but without branches between grains their nodes cost less
+// where rows of A are read in place.
+bool has_quads(const gemm::Kernels& kernels, bool a_in_place) {
+  return kernels.quad_mr > 0 && (kernels.lanes != 8 || (is_zen_3_or_4() && a_in_place));
 }
 
 // The longest grain that is added up in registers. Storing a node competes with the products, so
@@ -125,7 +141,9 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   rows = problem.products * m;
   n = static_cast<std::int64_t>(problem.b.outer.size());
   terms = static_cast<std::int64_t>(problem.a.k.size());
-  block = std::min(unit.block, longest_leaf(problem, unit.terms));
+  const std::int64_t leaves = std::ssize(problem.leaf_ends);
+  const std::int64_t longest = longest_leaf(problem, unit.terms);
+  block = std::min(unit.block, longest);
   steps = take_steps(problem, unit.terms, block);
   k = steps.leaf_ends.back();
   cut_result();
@@ -134,10 +152,11 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   b_layout = layout_of(problem.b.outer, steps.b_k);
   a_in_place =
       unit.reads_in_place && !has_lanes && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
-  const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
-  quads = !has_lanes && kernels->quad_mr > 0 && leaves >= 4 &&
+  quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
   tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
+  has_low_tiles = !quads && unit.block == 1 && leaves > 1 && prefers_low_tiles(*kernels, longest);
+  if (has_low_tiles) tile_rows = kLowTileRows;
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
   choose_access();

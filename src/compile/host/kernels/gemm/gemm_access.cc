@@ -14,6 +14,7 @@ using gemm::Range;
 constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
 
 constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
+constexpr std::int64_t kMostLeftBehind = 10;     // of this many rows, one is missing in tiles
 constexpr std::int64_t kEnoughRows = 5;  // of a tile, to have more products in flight than wait
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -32,7 +33,7 @@ void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& sta
   const std::int64_t fewest = gemm::ceil_div(run.size(), most);
   std::int64_t tiles = fewest;
   while (tiles < 2 * fewest && run.size() % tiles != 0) ++tiles;
-  if (run.size() % tiles != 0 || run.size() / tiles < kEnoughRows) tiles = fewest;
+  if (run.size() % tiles != 0 || run.size() / tiles < std::min(most, kEnoughRows)) tiles = fewest;
   for (std::int64_t t = 0; t < tiles; ++t) starts.push_back(run.begin + run.size() * t / tiles);
 }
 
@@ -138,6 +139,19 @@ void GemmPlan::State::order_rows() {
   }
 }
 
+// The rows of a product at which tiles of at most `most` equally spaced rows begin.
+std::vector<std::int64_t> GemmPlan::State::cut_rows(std::int64_t most) const {
+  std::vector<std::int64_t> starts;
+  std::int64_t section = 0;
+  for (std::int64_t row = 0; row < m;) {
+    while (row_ends[at(section)] <= row) ++section;
+    const std::int64_t end = std::min(row + a_layout.spaced_run[at(row)], row_ends[at(section)]);
+    cut_run({row, end}, most, starts);
+    row = end;
+  }
+  return starts;
+}
+
 // With few panels, packing A takes long beside the products. Tiles then read it by table, if it has
 // enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
 void GemmPlan::State::choose_access() {
@@ -148,26 +162,28 @@ void GemmPlan::State::choose_access() {
        !fits_table(steps.a_k) || !fits_table(steps.b_k)))
     return;
   const bool is_narrow = n <= kernels->lanes;
-  const std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
-                            : is_narrow ? std::max<std::int64_t>(kernels->narrow_mr, tile_rows)
-                                        : tile_rows;
-  std::vector<std::int64_t> starts;
-  std::int64_t section = 0;
-  for (std::int64_t row = 0; row < m;) {
-    while (row_ends[at(section)] <= row) ++section;
-    const std::int64_t end = std::min(row + a_layout.spaced_run[at(row)], row_ends[at(section)]);
-    cut_run({row, end}, most, starts);
-    row = end;
+  std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
+                      : is_narrow ? std::max<std::int64_t>(kernels->narrow_mr, tile_rows)
+                                  : tile_rows;
+  std::vector<std::int64_t> starts = cut_rows(most);
+  const std::int64_t products = problem.products;
+  const auto reads_b_by_table = [&] {
+    return products * std::ssize(starts) <= kTilesWorthPacking && has_whole_vectors();
+  };
+  // Runs of few rows leave small tiles behind, and what is not packed is read once per tile.
+  const bool are_small = std::ssize(starts) * most > m + m / kMostLeftBehind;
+  if (has_low_tiles && (are_small || reads_b_by_table())) {
+    most = kernels->mr;
+    starts = cut_rows(most);
   }
   if (!has_lanes && std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
+  b_by_table = reads_b_by_table();
   starts.push_back(m);
   tile_starts = std::move(starts);
   a_table = table_of(steps.a_k);
   b_table = table_of(steps.b_k);
   tile_rows = most;
   narrow_tiles = 1;
-  const std::int64_t tiles = problem.products * (std::ssize(tile_starts) - 1);
-  b_by_table = tiles <= kTilesWorthPacking && has_whole_vectors();
 }
 
 // The order of the sum is kept unless another one has longer runs.

@@ -31,11 +31,13 @@ inline constexpr int kTileRows = 12;
 inline constexpr int kQuadRows = 4;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr int kTileRows = 6;
-inline constexpr int kQuadRows = 0;  // too few registers
+inline constexpr int kQuadRows = 4;
 #else
 inline constexpr int kTileRows = 4;
 inline constexpr int kQuadRows = 0;  // std::fma dominates the time: compile few kernels
 #endif
+// With too few registers for three sets of accumulators, this many nodes of a quad are in memory.
+inline constexpr int kQuadNodes = HWY_TARGET == HWY_AVX2 ? 2 : 0;
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
 

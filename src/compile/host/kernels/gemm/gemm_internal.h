@@ -193,7 +193,7 @@ struct Kernels {
   int quad_narrow_mr;
   TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxBlockRows];
   PackKernel pack;
-  int own_nodes;  ///< nodes that a kernel needs in front of the stack
+  int own_nodes;  ///< nodes that a kernel needs besides those of the stack
 };
 
 /// The kernels of the best instruction set of this machine.

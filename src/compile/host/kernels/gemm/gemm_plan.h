@@ -101,6 +101,7 @@ struct GemmPlan::State {
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at once
   bool quads = false;             // short grains are added up four at a time in registers
   std::int64_t tile_rows = 1;     // of a full tile; at most what the kernels support
+  bool has_low_tiles = false;     // tiles have fewer rows, since grains are short
   std::int64_t narrow_tiles = 1;  // tiles that are computed at once in panels of at most one vector
   std::int64_t strip_tiles = 1;   // tiles next to each other in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at once
@@ -159,6 +160,7 @@ struct GemmPlan::State {
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
   void choose_access();
+  std::vector<std::int64_t> cut_rows(std::int64_t most) const;
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;
   bool has_whole_vectors() const;
   void choose_chunks();

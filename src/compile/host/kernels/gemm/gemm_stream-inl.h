@@ -260,18 +260,37 @@ struct Stream {
   }
 
   // Adds up four grains that form a subtree; the accumulators of the first grain are already zero.
-  HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
-    Accumulators<kRows, Width> right, last;
-    chain(acc, lengths[0]);
-    last.zero();
-    chain(last, lengths[1]);
-    acc.add(last);
-    right.zero();
-    chain(right, lengths[2]);
-    last.zero();
-    chain(last, lengths[3]);
-    right.add(last);
-    acc.add(right);
+  // `nodes` has room for kQuadNodes.
+  HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths,
+                       [[maybe_unused]] float* nodes) {
+    if constexpr (kQuadNodes == 0) {
+      Accumulators<kRows, Width> right, last;
+      chain(acc, lengths[0]);
+      last.zero();
+      chain(last, lengths[1]);
+      acc.add(last);
+      right.zero();
+      chain(right, lengths[2]);
+      last.zero();
+      chain(last, lengths[3]);
+      right.add(last);
+      acc.add(right);
+    } else {
+      float* right = nodes + kNodeSize<kRows, Width>;
+      chain(acc, lengths[0]);
+      acc.store(nodes);
+      acc.zero();
+      chain(acc, lengths[1]);
+      acc.add(nodes);
+      acc.store(nodes);
+      acc.zero();
+      chain(acc, lengths[2]);
+      acc.store(right);
+      acc.zero();
+      chain(acc, lengths[3]);
+      acc.add(right);
+      acc.add(nodes);
+    }
   }
 };
 

@@ -108,7 +108,7 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   float* top = args.stack;
   for (;; ++segment) {
     if (kQuads && segment->is_quad) {
-      stream.quad(acc, segment->lengths.data());
+      stream.quad(acc, segment->lengths.data(), top);
     } else {
       stream.chain(acc, segment->lengths[0]);
     }
@@ -171,6 +171,7 @@ inline Kernels kernels_without_tiles() {
   out.narrow_mr = kNarrowTileRows;
   out.quad_mr = kQuadRows;
   out.quad_narrow_mr = kNarrowQuadRows;
+  out.own_nodes = kQuadNodes;
   return out;
 }
 

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
+#include <utility>
 
 #include "compile/host/kernels/window/channels_internal.h"
 
@@ -26,7 +28,6 @@ using kernels::channels::kRowsTogether;
 using kernels::channels::ManyRows;
 using kernels::channels::Meets;
 using kernels::channels::Run;
-using kernels::channels::TreeStep;
 
 template <class D, class V>
 HWY_INLINE V FusedMulAdd([[maybe_unused]] D d, V a, V b, V sum) {
@@ -56,80 +57,89 @@ HWY_INLINE void ForEachVector(std::int64_t begin, std::int64_t end, Vectors vect
   for (; i < end; ++i) vectors(one, std::integral_constant<int, 1>(), i);
 }
 
-/// The sums of terms [begin, end) of `kRows` rows, `kCount` vectors of each. `to(row, vector)` is
-/// where they go.
-template <int kRows, int kCount, class D, class To>
-HWY_INLINE void SumTerms(D d, const ManyRows& many, const TreeStep& step, const float* const* from,
-                         const float* b, bool adds_zero, To to) {
-  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  using V = hn::Vec<D>;
-  V sums[std::size_t{kRows}][std::size_t{kCount}];
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kCount; ++j) sums[r][j] = hn::Zero(d);
+/// Sums of rows, `kCount` vectors of each, with the numbers `i` of all vectors. Every loop is a
+/// fold over constants, so that the compiler can keep them in registers.
+template <int kCount, class D, class Numbers>
+struct SumsOf;
+
+template <int kCount, class D, int... i>
+struct SumsOf<kCount, D, std::integer_sequence<int, i...>> {
+  static constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  static constexpr std::int64_t kNode = sizeof...(i) * kLanes;
+  hn::Vec<D> v[sizeof...(i)];
+
+  HWY_INLINE void Clear() { ((v[i] = hn::Zero(D())), ...); }
+  HWY_INLINE void AddZero() { ((v[i] = hn::Add(v[i], hn::Zero(D()))), ...); }
+  HWY_INLINE void Add(const float* node) {
+    ((v[i] = hn::Add(v[i], hn::Load(D(), node + i * kLanes))), ...);
   }
-  const std::int64_t* a_k = many.a_k.data();
-  const std::int64_t* b_k = many.b_k.data();
-  for (std::int64_t k = step.begin; k < step.end; ++k) {
-    V factors[std::size_t{kCount}];
-    for (int j = 0; j < kCount; ++j) factors[j] = hn::LoadU(d, b + b_k[k] + j * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kCount; ++j) {
-        const V element = hn::LoadU(d, from[r] + a_k[k] + j * kLanes);
-        sums[r][j] = FusedMulAdd(d, element, factors[j], sums[r][j]);
-      }
+  HWY_INLINE void Store(float* node) const { (hn::Store(v[i], D(), node + i * kLanes), ...); }
+  HWY_INLINE void StoreRows(float* c, const std::int64_t* rows) const {
+    (hn::StoreU(v[i], D(), c + rows[i / kCount] + i % kCount * kLanes), ...);
+  }
+  /// Adds terms whose offsets begin at `a_k` and `b_k`.
+  HWY_INLINE void AddTerms(const std::int64_t* a_k, const std::int64_t* b_k, std::int64_t terms,
+                           const float* const* from, const float* b) {
+    const D d;
+    for (std::int64_t k = 0; k < terms; ++k) {
+      const std::int64_t at = a_k[k];
+      hn::Vec<D> factors[std::size_t{kCount}];
+      for (int j = 0; j < kCount; ++j) factors[j] = hn::LoadU(d, b + b_k[k] + j * kLanes);
+      ((v[i] = FusedMulAdd(d, hn::LoadU(d, from[i / kCount] + at + i % kCount * kLanes),
+                           factors[i % kCount], v[i])),
+       ...);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kCount; ++j)
-      hn::StoreU(adds_zero ? hn::Add(sums[r][j], hn::Zero(d)) : sums[r][j], d, to(r, j));
-  }
-}
+};
 
-/// Whether there is one grain with terms, with or without empty ones.
-HWY_INLINE bool HasOneSum(const ManyRows& many) {
-  const auto& steps = many.steps;
-  return !steps.empty() && steps.size() <= 2 && steps[0].kind == TreeStep::Kind::sum &&
-         steps.back().kind != TreeStep::Kind::push;
+template <int kRows, int kCount, class D>
+using Sums = SumsOf<kCount, D, std::make_integer_sequence<int, kRows * kCount>>;
+
+/// Prefetches what the next rows read first and write: `kFloats` of each from `a` and `c` on.
+template <int kRows, std::int64_t kFloats>
+HWY_INLINE void AskForRows(const ManyRows& many, std::int64_t row, const float* a, const float* c) {
+  if (row + kRows > static_cast<std::int64_t>(many.a.size())) return;
+  for (int r = 0; r < kRows; ++r) {
+    const auto at = static_cast<std::size_t>(row + r);
+    for (std::int64_t i = 0; i < kFloats; i += gemm::kLineFloats) {
+      hwy::Prefetch(a + many.a[at] + many.a_last + i);
+      hwy::Prefetch(c + many.c[at] + i);
+    }
+  }
 }
 
 /// `kRows` rows of results from `row` on, `kCount` vectors of each.
 template <int kRows, int kCount, class D>
-HWY_INLINE void SumRows(D d, const ManyRows& many, std::int64_t row, const float* a, const float* b,
-                        float* c) {
-  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  constexpr std::int64_t kNode = kRows * kCount * kLanes;
+HWY_INLINE void SumRows(D /*d*/, const ManyRows& many, std::int64_t row, const float* a,
+                        const float* b, float* c) {
+  using Node = Sums<kRows, kCount, D>;
+  AskForRows<kRows, kCount * Node::kLanes>(many, row + kRows, a, c);
   const float* from[std::size_t{kRows}];
   for (int r = 0; r < kRows; ++r) from[r] = a + many.a[static_cast<std::size_t>(row + r)];
-  const auto result = [&](int r, int j) HWY_ATTR {
-    return c + many.c[static_cast<std::size_t>(row + r)] + j * kLanes;
-  };
-  if (HasOneSum(many)) {
-    SumTerms<kRows, kCount>(d, many, many.steps[0], from, b, many.steps.size() > 1, result);
-    return;
-  }
-  HWY_ALIGN float stack[(kMostWaiting + 1) * kNode];
-  float* node = stack;
-  if (many.steps.empty()) std::fill_n(node, kNode, 0.0f);
-  for (const TreeStep& step : many.steps) {
-    if (step.kind == TreeStep::Kind::sum) {
-      SumTerms<kRows, kCount>(d, many, step, from, b, false, [node](int r, int j) HWY_ATTR {
-        return node + (r * kCount + j) * kLanes;
-      });
-    } else if (step.kind == TreeStep::Kind::push) {
-      node += kNode;
-    } else if (step.kind == TreeStep::Kind::merge) {
-      node -= kNode;
-      for (std::int64_t i = 0; i < kNode; i += kLanes)
-        hn::Store(hn::Add(hn::Load(d, node + i), hn::Load(d, node + kNode + i)), d, node + i);
-    } else {
-      for (std::int64_t i = 0; i < kNode; i += kLanes)
-        hn::Store(hn::Add(hn::Load(d, node + i), hn::Zero(d)), d, node + i);
+  HWY_ALIGN float stack[kMostWaiting * Node::kNode];
+  float* top = stack;
+  Node sums;
+  sums.Clear();
+  const std::int64_t* a_k = many.a_k.data();
+  const std::int64_t* b_k = many.b_k.data();
+  for (std::size_t i = 0; i < many.segments.size(); ++i) {
+    const gemm::Segment& segment = many.segments[i];
+    if (i > 0) {
+      sums.Store(top);
+      top += Node::kNode;
+      sums.Clear();
     }
+    sums.AddTerms(a_k, b_k, segment.lengths[0], from, b);
+    a_k += segment.lengths[0];
+    b_k += segment.lengths[0];
+    for (std::int32_t merge = 0; merge < segment.after.merges; ++merge) {
+      if ((segment.after.zeros >> merge & 1u) != 0) sums.AddZero();
+      top -= Node::kNode;
+      sums.Add(top);
+    }
+    if ((segment.after.zeros >> segment.after.merges & 1u) != 0) sums.AddZero();
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kCount; ++j)
-      hn::StoreU(hn::Load(d, node + (r * kCount + j) * kLanes), d, result(r, j));
-  }
+  sums.StoreRows(c, many.c.data() + row);
 }
 
 /// Adds the terms of a run to the sums of `kRows` rows.

@@ -41,7 +41,6 @@ namespace {
 
 using channels::FewRows;
 using channels::ManyRows;
-using channels::TreeStep;
 using Offsets = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMostTerms = 256;  // of each of many rows
@@ -65,38 +64,13 @@ bool is_by_channel(const GemmProblem& p, std::size_t channels) {
          p.pieces == 1 && p.row_ends.empty() && are_adjacent(p.a.batch) && are_adjacent(p.b.batch);
 }
 
-/// The steps of the tree over grains [begin, end). Returns how many nodes wait at most, or nothing
-/// if all grains are empty.
-std::optional<std::size_t> add_steps(const Offsets& leaf_ends, std::size_t begin, std::size_t end,
-                                     std::vector<TreeStep>& steps) {
-  if (end - begin == 1) {
-    const std::int64_t first = begin == 0 ? 0 : leaf_ends[begin - 1];
-    if (first == leaf_ends[begin]) return std::nullopt;
-    steps.push_back({TreeStep::Kind::sum, first, leaf_ends[begin]});
-    return 0;
-  }
-  std::size_t half = 1;
-  while (2 * half < end - begin) half *= 2;
-  const auto left = add_steps(leaf_ends, begin, begin + half, steps);
-  const std::size_t place = steps.size();
-  const auto right = add_steps(leaf_ends, begin + half, end, steps);
-  if (!left && !right) return std::nullopt;
-  if (!left || !right) {
-    // A second zero would change nothing.
-    if (steps.back().kind != TreeStep::Kind::add_zero) steps.push_back({TreeStep::Kind::add_zero});
-    return left ? left : right;
-  }
-  steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(place), {TreeStep::Kind::push});
-  steps.push_back({TreeStep::Kind::merge});
-  return std::max(*left, *right + 1);
-}
-
 /// Empty if too many nodes would wait.
 std::optional<ManyRows> many_rows(const GemmProblem& p) {
-  ManyRows many{.a = {}, .c = {}, .a_k = p.a.k, .b_k = p.b.k, .steps = {}};
-  const auto waiting = add_steps(p.leaf_ends, 0, p.leaf_ends.size(), many.steps);
-  if (waiting.value_or(0) > channels::kMostWaiting) return std::nullopt;
+  gemm::TreeProgram tree = gemm::make_tree_program(p.leaf_ends, 1, kMostTerms, 1, false);
+  if (tree.stack_depth > channels::kMostWaiting) return std::nullopt;
+  ManyRows many{.a = {}, .c = {}, .a_k = p.a.k, .b_k = p.b.k, .segments = std::move(tree.segments)};
   for (std::int64_t& offset : many.b_k) offset += p.b.outer[0] + p.b.batch[0];
+  if (!p.a.k.empty()) many.a_last = *std::max_element(p.a.k.begin(), p.a.k.end());
   std::vector<std::size_t> order(p.a.outer.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -4,26 +4,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "compile/host/kernels/gemm/gemm_internal.h"
+
 namespace tessera::kernels::channels {
 
-/// A step of a sum that follows the summation tree. The node in work is in registers.
-struct TreeStep {
-  enum class Kind : std::uint8_t {
-    sum,       // the node becomes the sum of terms [begin, end)
-    push,      // the node waits on the stack
-    merge,     // the node on the stack is added to it
-    add_zero,  // the value of an empty sibling
-  } kind;
-  std::int64_t begin = 0, end = 0;
-};
-inline constexpr std::size_t kMostWaiting = 12;  // nodes on the stack
+inline constexpr int kMostWaiting = 12;  // nodes on the stack
 inline constexpr int kRowsTogether = 6;
 
 /// Rows of results with the same few terms.
 struct ManyRows {
-  std::vector<std::int64_t> a, c;      // per row: where it begins
-  std::vector<std::int64_t> a_k, b_k;  // per term
-  std::vector<TreeStep> steps;         // none: the sum is +0.0
+  std::vector<std::int64_t> a, c;       // per row: where it begins
+  std::vector<std::int64_t> a_k, b_k;   // per term
+  std::vector<gemm::Segment> segments;  // of the tree; none: the sum is +0.0
+  std::int64_t a_last = 0;              // the largest of a_k
 };
 
 /// Terms of some rows that meet the same elements of B, which are equally spaced.
