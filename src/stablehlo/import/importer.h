@@ -135,6 +135,8 @@ std::string_view text_of(const Operation& op, std::string_view attribute);
 /// A body without constraints: within functions of tiles, and in programs with explicit shardings,
 /// numbers have shardings too.
 Region without_copies(const Region& body);
+/// What an operation is marked with whose body is associative, though it has several operations.
+inline constexpr std::string_view kAssociative = "tessera.associative";
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.

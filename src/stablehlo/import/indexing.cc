@@ -313,7 +313,8 @@ Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   const Join join(c, body, rows.tables.size());
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
   if (count > 1 && !c.boolean("unique_indices")) {
-    c.need(is_associative(joined_by(body)), "several updates for one element by such a body");
+    c.need(is_associative(joined_by(body)) || c.op.find(kAssociative) != nullptr,
+           "several updates for one element by such a body");
     const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
     rows.numbers = sorted[0];
     for (ValueId& each : rows.lines) each = ops::gather(b, each, sorted[1], 0);
