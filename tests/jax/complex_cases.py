@@ -73,11 +73,19 @@ for length in (1, 2, 3, 7, 12, 31, 64, 67, 130, 360, 1021, 1024, 4489, 6000):
     add(f"fft_{length}", jnp.fft.fft, row)
     add(f"ifft_{length}", jnp.fft.ifft, row)
     add(f"rfft_{length}", jnp.fft.rfft, row.real)
-for length in (2, 3, 12, 31, 130, 1000, 1021):
+for length in (1, 2, 3, 12, 31, 130, 1000, 1021, 1024, 2211, 4092):
     add(f"irfft_{length}", functools.partial(jnp.fft.irfft, n=length), array(2, length // 2 + 1))
 for name in "fft2 ifft2 irfft2 fftn ifftn".split():
     add(name, getattr(jnp.fft, name), array(2, 6, 10, 12))
 add("rfftn", lambda a: jnp.fft.rfftn(a.real, axes=(1, 2)), array(6, 10, 12))
+for length in (12, 130, 1000):
+    add(f"rfft_of_axis_{length}", functools.partial(jnp.fft.rfft, axis=1), array(2, length, 3).real)
+    add(f"irfft_of_axis_{length}", functools.partial(jnp.fft.irfft, axis=1, n=length),
+        array(2, length // 2 + 1, 3))
+    add(f"rfft_grad_{length}", jax.grad(lambda v: jnp.sum(jnp.abs(jnp.fft.rfft(v))**2) / v.size),
+        array(length).real)
+    add(f"irfft_grad_{length}", jax.grad(lambda v: jnp.sum(jnp.fft.irfft(v)**3)),
+        array(length // 2 + 1))
 add("fft_of_none", lambda a: lax.fft(a, "FFT", (0,)), array(3, 0))
 add("fft_of_axis", lambda a: jnp.fft.fft(a, axis=1), array(2, 6, 5))
 add("fft_grad", jax.grad(lambda v: (jnp.abs(jnp.fft.fft(v))**3).sum()), array(12))
@@ -91,6 +99,8 @@ for name in "exp log sqrt tanh divide".split():
 for length in (12, 67, 1000):
     row = array(3, length, dtype=np.complex128)
     CASES[f"fft_{length}_x64"] = functools.partial(same_x64, jnp.fft.fft, row)
+    CASES[f"rfft_{length}_x64"] = functools.partial(same_x64, jnp.fft.rfft, row.real)
+    CASES[f"irfft_{length}_x64"] = functools.partial(same_x64, jnp.fft.irfft, row)
 
 
 def step(x, w):
