@@ -5,8 +5,8 @@ from jax import lax
 
 
 def _reflection(x, start):
-    """v, tau and beta of H = 1 - tau v v^H, for which H^H x is x in front of `start`, beta there and
-    zeros behind. v has a one there and zeros in front. beta is real."""
+    """v, tau and beta of H = 1 - tau v v^H, for which H^H x is x in front of `start`, beta there
+    and zeros behind. v has a one there and zeros in front. beta is real."""
     places = jnp.arange(x.shape[0])
     size = jnp.max(jnp.where(places >= start, jnp.abs(x), 0), initial=0)
     size = jnp.where(size > 0, size, 1)
