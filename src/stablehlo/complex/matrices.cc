@@ -5,8 +5,6 @@
 
 namespace tessera::stablehlo {
 
-using Value = PairMaker::Value;
-
 Pair ComplexMatrices::transpose(Pair x) {
   std::vector<std::int64_t> order(last(x.re) + 1);
   std::iota(order.begin(), order.end(), 0);
@@ -14,7 +12,7 @@ Pair ComplexMatrices::transpose(Pair x) {
   return PairMaker::both(x, [&](Value part) { return make_.transpose(part, order); });
 }
 
-Value ComplexMatrices::in_turn(Value x, Value y, std::size_t dim) {
+PairMaker::Value ComplexMatrices::in_turn(Value x, Value y, std::size_t dim) {
   std::vector<std::int64_t> shape = make_.type(x).shape;
   std::vector<std::int64_t> column = shape;
   column.insert(column.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
@@ -24,7 +22,7 @@ Value ComplexMatrices::in_turn(Value x, Value y, std::size_t dim) {
   return make_.reshape(joined, shape);
 }
 
-Value ComplexMatrices::every_second(Value x, std::size_t dim, std::int64_t first) {
+PairMaker::Value ComplexMatrices::every_second(Value x, std::size_t dim, std::int64_t first) {
   std::vector<std::int64_t> shape = make_.type(x).shape;
   shape[dim] /= 2;
   std::vector<std::int64_t> turns = shape;
@@ -33,14 +31,14 @@ Value ComplexMatrices::every_second(Value x, std::size_t dim, std::int64_t first
   return make_.reshape(one, shape);
 }
 
-Value ComplexMatrices::blocks(Pair x) {
+PairMaker::Value ComplexMatrices::blocks(Pair x) {
   const std::size_t column = last(x.re);
   const Value upper = in_turn(x.re, make_.neg(x.im), column);
   return in_turn(upper, in_turn(x.im, x.re, column), column - 1);
 }
 
 /// As a column.
-Value ComplexMatrices::diagonal(Value x) {
+PairMaker::Value ComplexMatrices::diagonal(Value x) {
   std::vector<std::int64_t> shape = make_.type(x).shape;
   const std::size_t dim = shape.size() - 2;
   const std::int64_t size = shape.back();
@@ -58,7 +56,7 @@ Value ComplexMatrices::diagonal(Value x) {
   return make_.concatenate(make_.slice(rest, dim + 1, 0, 1), end, dim);
 }
 
-Value ComplexMatrices::without_diagonal(Value x) {
+PairMaker::Value ComplexMatrices::without_diagonal(Value x) {
   const bytecode::Type& type = make_.type(x);
   const Value is_diagonal =
       make_.compare("EQ", make_.iota(last(x) - 1, type), make_.iota(last(x), type));
