@@ -55,7 +55,7 @@ bool has_free_body(std::string_view kind) {
 
 /// Whether a body adds its arguments or chooses one of them, so that parts do not meet.
 bool keeps_parts_apart(const Region& body) {
-  return std::ranges::all_of(body.operations, [](const Operation& op) {
+  return std::ranges::all_of(without_copies(body).operations, [](const Operation& op) {
     const std::string_view kind = kind_of(op);
     return kind == "add" || kind == "return";
   });
@@ -308,7 +308,7 @@ class PairRewriter {
     for (ValueNumber& value : copy.results) {
       if (is_complex(value)) value = part(pairs_.contains(value) ? pairs_[value] : new_pair(value));
     }
-    for (Region& region : copy.regions) region = body_of_part(region, op);
+    for (Region& region : copy.regions) region = body_of_part(without_copies(region), op);
     out.push_back(std::move(copy));
   }
 
