@@ -73,11 +73,19 @@ for length in (1, 2, 3, 7, 12, 31, 64, 67, 130, 360, 1021, 1024, 4489, 6000):
     add(f"fft_{length}", jnp.fft.fft, row)
     add(f"ifft_{length}", jnp.fft.ifft, row)
     add(f"rfft_{length}", jnp.fft.rfft, row.real)
-for length in (2, 3, 12, 31, 130, 1000, 1021):
+for length in (1, 2, 3, 12, 31, 130, 1000, 1021, 1024, 2211, 4092):
     add(f"irfft_{length}", functools.partial(jnp.fft.irfft, n=length), array(2, length // 2 + 1))
 for name in "fft2 ifft2 irfft2 fftn ifftn".split():
     add(name, getattr(jnp.fft, name), array(2, 6, 10, 12))
 add("rfftn", lambda a: jnp.fft.rfftn(a.real, axes=(1, 2)), array(6, 10, 12))
+for length in (12, 130, 1000):
+    add(f"rfft_of_axis_{length}", functools.partial(jnp.fft.rfft, axis=1), array(2, length, 3).real)
+    add(f"irfft_of_axis_{length}", functools.partial(jnp.fft.irfft, axis=1, n=length),
+        array(2, length // 2 + 1, 3))
+    add(f"rfft_grad_{length}", jax.grad(lambda v: jnp.sum(jnp.abs(jnp.fft.rfft(v))**2) / v.size),
+        array(length).real)
+    add(f"irfft_grad_{length}", jax.grad(lambda v: jnp.sum(jnp.fft.irfft(v)**3)),
+        array(length // 2 + 1))
 add("fft_of_none", lambda a: lax.fft(a, "FFT", (0,)), array(3, 0))
 add("fft_of_axis", lambda a: jnp.fft.fft(a, axis=1), array(2, 6, 5))
 add("fft_grad", jax.grad(lambda v: (jnp.abs(jnp.fft.fft(v))**3).sum()), array(12))
@@ -91,6 +99,8 @@ for name in "exp log sqrt tanh divide".split():
 for length in (12, 67, 1000):
     row = array(3, length, dtype=np.complex128)
     CASES[f"fft_{length}_x64"] = functools.partial(same_x64, jnp.fft.fft, row)
+    CASES[f"rfft_{length}_x64"] = functools.partial(same_x64, jnp.fft.rfft, row.real)
+    CASES[f"irfft_{length}_x64"] = functools.partial(same_x64, jnp.fft.irfft, row)
 
 
 def step(x, w):
@@ -130,18 +140,151 @@ def in_shard_map():
     np.testing.assert_allclose(transformed, np.fft.fft(x), atol=1e-5)
 
 
-def refused():
-    """What is not supported names itself."""
-    for name in ("sort", "max"):
-        try:
-            jax.jit(getattr(jnp, name))(array(5))
-        except jax.errors.JaxRuntimeError as error:
-            assert "complex" in str(error), error
-        else:
-            raise AssertionError(name)
+def scrambled(*shape):
+    """Few different parts, so that many are equal."""
+    parts = rng.integers(-2, 3, (2, *shape)).astype(np.float32)
+    return parts[0] + 1j * parts[1]
 
 
-CASES |= {"on_meshes": on_meshes, "in_shard_map": in_shard_map, "refused": refused}
+FEW = scrambled(6, 7)
+LAST = FEW.copy()
+LAST[2, 3], LAST[4, 5], LAST[0, 0] = complex(np.nan, 1), complex(1, np.nan), complex(np.inf, -1)
+for axis in (0, 1, None):
+    add(f"max_{axis}", functools.partial(jnp.max, axis=axis), FEW)
+    add(f"min_{axis}", functools.partial(jnp.min, axis=axis), FEW)
+    add(f"prod_{axis}", functools.partial(jnp.prod, axis=axis), array(6, 7))
+for axis in (0, 1):
+    add(f"sort_{axis}", functools.partial(jnp.sort, axis=axis), FEW)
+    add(f"sort_last_{axis}", functools.partial(jnp.sort, axis=axis), LAST)
+    add(f"argsort_{axis}", functools.partial(jnp.argsort, axis=axis), FEW)
+    add(f"cummax_{axis}", functools.partial(lax.cummax, axis=axis), FEW)
+    add(f"cumprod_{axis}", functools.partial(jnp.cumprod, axis=axis), array(6, 7))
+add("maximum", jnp.maximum, FEW, FEW[::-1])
+add("minimum", jnp.minimum, FEW, FEW[::-1])
+add("lexsort", lambda a: jnp.lexsort((a[0], a[1].real)), FEW)
+add("sort_several", lambda a, b: lax.sort((b, a), num_keys=2), FEW[0], FEW[1].real)
+add("unique", lambda a: jnp.unique(a, size=30), FEW)
+add("softmax", jax.nn.softmax, FEW)
+add("multiply_at", lambda a, b: a.at[jnp.array([1, 1, 3])].multiply(b), array(4, 5), array(3, 5))
+add("multiply_windows", lambda a: lax.reduce_window(a, np.complex64(1), lax.mul, (2, 3), (1, 2),
+                                                    "SAME"), array(6, 7))
+
+# --- linear algebra
+
+
+def hermitian(*shape):
+    a = array(*shape)
+    return a + a.conj().swapaxes(-1, -2)
+
+
+def positive(*shape):
+    a = array(*shape)
+    return a @ a.conj().swapaxes(-1, -2) + 0.5 * np.eye(shape[-1], dtype=a.dtype)
+
+
+def close(name, function, *arguments):
+    CASES[name] = functools.partial(same, function, *arguments, tolerance=2e-4)
+    with_64_bits = [a.astype(np.complex128) for a in arguments]
+    CASES[name + "_x64"] = functools.partial(in_64_bits, function, with_64_bits)
+
+
+def in_64_bits(function, arguments):
+    with jax.enable_x64(True):
+        same(function, *arguments, tolerance=1e-11)
+
+
+def is_unitary(q):
+    return jnp.max(jnp.abs(q.conj().swapaxes(-1, -2) @ q - jnp.eye(q.shape[-1])))
+
+
+def factors(a):
+    q, r = jnp.linalg.qr(a)
+    return q @ r, is_unitary(q), jnp.tril(r, -1), jnp.abs(r), jnp.imag(jnp.diagonal(r, 0, -2, -1))
+
+
+def whole_factors(a):
+    q, r = jnp.linalg.qr(a, "complete")
+    return q @ r, is_unitary(q)
+
+
+def eigen(a, lower=True):
+    v, w = lax.linalg.eigh(a, lower=lower)
+    return w, (v * w[..., None, :]) @ v.conj().swapaxes(-1, -2), is_unitary(v)
+
+
+def singular(a, full=False):
+    u, s, vh = jnp.linalg.svd(a, full_matrices=full)
+    k = s.shape[-1]
+    return s, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], is_unitary(u), is_unitary(
+        vh.conj().swapaxes(-1, -2))
+
+
+for left in (True, False):
+    for lower in (True, False):
+        for kind in ("as it is", "transposed", "adjoint", "conjugate"):
+            for unit in (True, False):
+                close(f"triangular_{left}_{lower}_{kind}_{unit}", functools.partial(
+                    lax.linalg.triangular_solve, left_side=left, lower=lower, unit_diagonal=unit,
+                    transpose_a=kind in ("transposed", "adjoint"),
+                    conjugate_a=kind in ("adjoint", "conjugate")),
+                      0.5 * array(2, 4, 4) + 3 * np.eye(4, dtype=np.complex64),
+                      array(2, 4, 3) if left else array(2, 3, 4))
+for size in (1, 2, 7, 20):
+    close(f"cholesky_{size}", jnp.linalg.cholesky, positive(2, size, size))
+    close(f"cholesky_upper_{size}", functools.partial(jnp.linalg.cholesky, upper=True),
+          positive(size, size))
+    close(f"lu_{size}", jax.scipy.linalg.lu, array(size, size))
+    close(f"eigh_{size}", eigen, hermitian(3, size, size))
+    close(f"eigh_upper_{size}", functools.partial(eigen, lower=False), array(size, size))
+    close(f"solve_{size}", jnp.linalg.solve, positive(size, size), array(size, 3))
+    close(f"inverse_{size}", jnp.linalg.inv, positive(2, size, size))
+    close(f"det_{size}", lambda a: (jnp.linalg.det(a), jnp.linalg.slogdet(a)),
+          array(2, size, size) / size)
+close("eigh_equal", eigen, np.kron(np.eye(3), hermitian(2, 2)).astype(np.complex64))
+close("eigh_real", eigen, hermitian(5, 5).real.astype(np.complex64))
+for rows, cols in ((1, 1), (6, 4), (4, 6), (5, 5), (9, 1), (1, 9)):
+    close(f"qr_{rows}_{cols}", factors, array(2, rows, cols))
+    close(f"qr_complete_{rows}_{cols}", whole_factors, array(rows, cols))
+    close(f"svd_{rows}_{cols}", singular, array(2, rows, cols))
+    close(f"svd_full_{rows}_{cols}", functools.partial(singular, full=True), array(rows, cols))
+close("svd_of_low_rank", singular, array(6, 2) @ array(2, 5))
+close("pinv", jnp.linalg.pinv, array(5, 3))
+close("least_squares", lambda a, b: jnp.linalg.lstsq(a, b)[0], array(6, 3), array(6, 2))
+close("cholesky_grad", jax.grad(lambda a: jnp.sum(jnp.abs(jnp.linalg.cholesky(a))**2 * 0.3)),
+      positive(4, 4))
+close("solve_grad", jax.grad(lambda a: jnp.sum(jnp.abs(jnp.linalg.solve(a, a[0]))**2)),
+      positive(4, 4))
+close("eigh_grad", jax.grad(lambda a: jnp.sum(jnp.linalg.eigh(a)[0]**3)), hermitian(4, 4))
+close("svd_grad", jax.grad(lambda a: jnp.sum(jnp.linalg.svd(a, compute_uv=False)**2)), array(5, 3))
+
+
+# --- calls of Python
+
+def called(function):
+    """The host gets and gives complex numbers."""
+    def call(a):
+        return jax.pure_callback(lambda x: np.asarray(x) * 2j, jax.ShapeDtypeStruct(
+            a.shape, a.dtype), a) + function(a)
+    return call
+
+
+add("callback", called(jnp.conj), array(4, 5))
+add("callback_in_loop", lambda a: lax.fori_loop(0, 3, lambda i, x: called(jnp.conj)(x) / 4, a),
+    array(4, 5))
+add("callback_of_several", lambda a: jax.pure_callback(
+    lambda x, y: (np.asarray(x) + np.asarray(y), np.asarray(x).real),
+    (jax.ShapeDtypeStruct(a.shape, a.dtype), jax.ShapeDtypeStruct(a.shape, np.float32)),
+    a, a.real), array(6))
+
+
+def told():
+    seen = []
+    jax.jit(lambda a: jax.debug.callback(lambda x: seen.append(np.asarray(x)), a))(FEW)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(seen[0], FEW)
+
+
+CASES |= {"on_meshes": on_meshes, "in_shard_map": in_shard_map, "told": told}
 
 if __name__ == "__main__":
     main(CASES)

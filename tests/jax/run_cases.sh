@@ -13,6 +13,7 @@ export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
 "$python" -B "$here/cases.py"
 "$python" -B "$here/body_cases.py"
 "$python" -B "$here/linalg_cases.py"
+"$python" -B "$here/pattern_cases.py"
 "$python" -B "$here/complex_cases.py"
 "$python" -B "$here/callback_cases.py"
 "$python" -B "$here/dtype_cases.py"

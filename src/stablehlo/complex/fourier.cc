@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <numbers>
 #include <numeric>
@@ -39,6 +40,16 @@ std::string bytes_of(const std::vector<double>& numbers, bool is_double) {
   return bytes;
 }
 
+/// exp(2 pi i numerator / length).
+std::complex<double> root(std::int64_t numerator, std::int64_t length) {
+  const double angle =
+      2 * std::numbers::pi * static_cast<double>(numerator % length) / static_cast<double>(length);
+  return {std::cos(angle), std::sin(angle)};
+}
+
+/// Whether the transform is one product with a matrix.
+bool is_one_matrix(std::int64_t length) { return first_factor(length) == length; }
+
 }  // namespace
 
 bool FourierTransform::has_length(std::int64_t length) {
@@ -51,20 +62,28 @@ bool FourierTransform::has_length(std::int64_t length) {
   return true;
 }
 
-Pair FourierTransform::roots(std::int64_t rows, std::int64_t columns, std::int64_t length, int sign,
-                             const bytecode::Type& like) {
+Pair FourierTransform::constants(std::int64_t rows, std::int64_t columns,
+                                 const bytecode::Type& like, const Entry& entry) {
   std::vector<double> re, im;
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      const auto turn = static_cast<double>(i * j % length) / static_cast<double>(length);
-      re.push_back(std::cos(2 * std::numbers::pi * turn));
-      im.push_back(sign * std::sin(2 * std::numbers::pi * turn));
+      const std::complex<double> value = entry(i, j);
+      re.push_back(value.real());
+      im.push_back(value.imag());
     }
   }
   const bytecode::Type& type = make_.tensor({rows, columns}, *like.types[0]);
   const bool is_double = like.types[0]->name == "f64";
   const Value first = make_.constant(bytes_of(re, is_double), type);
   return {first, make_.constant(bytes_of(im, is_double), type)};
+}
+
+Pair FourierTransform::roots(std::int64_t rows, std::int64_t columns, std::int64_t length, int sign,
+                             const bytecode::Type& like) {
+  return constants(rows, columns, like, [&](std::int64_t i, std::int64_t j) {
+    const std::complex<double> value = root(i * j, length);
+    return sign < 0 ? std::conj(value) : value;
+  });
 }
 
 /// The transformed dimension comes last.
@@ -125,22 +144,141 @@ Pair FourierTransform::inverse(Pair x, std::size_t dim) {
                          [&](Value part) { return make_.scaled(part, 1 / length); });
 }
 
-Pair FourierTransform::forward_real(Value x, std::size_t dim) {
-  const std::int64_t length = make_.type(x).shape[dim];
-  return PairMaker::both(forward(make_.real(x), dim),
-                         [&](Value part) { return make_.slice(part, dim, 0, length / 2 + 1); });
+/// Exchanges a dimension and the last one.
+Value FourierTransform::swapped(Value x, std::size_t dim) {
+  std::vector<std::int64_t> order(make_.type(x).shape.size());
+  if (dim + 1 == order.size()) return x;
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[dim], order.back());
+  return make_.transpose(x, order);
 }
 
-/// The other elements are conjugates of the first ones, in reverse order.
+/// The last dimension becomes dimension `dim`.
+Pair FourierTransform::moved_back(Pair x, std::size_t dim) {
+  const std::size_t rank = make_.type(x.re).shape.size();
+  if (dim + 1 == rank) return x;
+  std::vector<std::int64_t> order(rank - 1);
+  std::iota(order.begin(), order.end(), 0);
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(dim),
+               static_cast<std::int64_t>(rank) - 1);
+  return PairMaker::both(x, [&](Value part) { return make_.transpose(part, order); });
+}
+
+/// A matrix of one row as a vector.
+Pair FourierTransform::without_rows(Pair x) {
+  return PairMaker::both(
+      x, [&](Value part) { return make_.reshape(part, {make_.type(part).shape[1]}); });
+}
+
+/// Both halves of the elements along the last dimension, even ones first.
+Pair FourierTransform::halves(Value x) {
+  std::vector<std::int64_t> shape = make_.type(x).shape;
+  const std::size_t last = shape.size() - 1;
+  shape[last] /= 2;
+  std::vector<std::int64_t> turns = shape;
+  turns.push_back(2);
+  const Value all = make_.reshape(x, turns);
+  const auto half = [&](std::int64_t i) {
+    return make_.reshape(make_.slice(all, last + 1, i, i + 1), shape);
+  };
+  const Value even = half(0);
+  return {even, half(1)};
+}
+
+Value FourierTransform::in_turn(Pair x) {
+  std::vector<std::int64_t> shape = make_.type(x.re).shape;
+  std::vector<std::int64_t> column = shape;
+  column.push_back(1);
+  shape.back() *= 2;
+  const Value joined = make_.concatenate(make_.reshape(x.re, column), make_.reshape(x.im, column),
+                                         column.size() - 1);
+  return make_.reshape(joined, shape);
+}
+
+/// (x + conj y) / 2 + factors (x - conj y) / 2: the transforms of even and of odd elements are sums
+/// and differences of that of complex numbers made of both.
+Pair FourierTransform::mixed(Pair x, Pair y, Pair factors) {
+  const Pair conjugate = {y.re, make_.neg(y.im)};
+  const auto half = [&](Value part) { return make_.scaled(part, 0.5); };
+  const Pair all = PairMaker::both(
+      factors, [&](Value part) { return make_.broadcast_last(part, make_.type(x.re).shape); });
+  const Pair difference = PairMaker::both(make_.sub(x, conjugate), half);
+  return make_.add(PairMaker::both(make_.add(x, conjugate), half), make_.mul(all, difference));
+}
+
+Pair FourierTransform::forward_real(Value x, std::size_t dim) {
+  const bytecode::Type& type = make_.type(x);
+  const std::int64_t length = type.shape[dim];
+  const bool is_empty = std::ranges::find(type.shape, 0) != type.shape.end();
+  if (length == 1) return make_.real(x);
+  if (!is_empty && is_one_matrix(length)) {
+    const Pair w = roots(length, length / 2 + 1, length, -1, type);
+    // The transformed dimension comes last.
+    return moved_back(PairMaker::both(w, [&](Value m) { return make_.product(x, dim, m); }), dim);
+  }
+  if (is_empty || length % 2 != 0) {
+    return PairMaker::both(forward(make_.real(x), dim),
+                           [&](Value part) { return make_.slice(part, dim, 0, length / 2 + 1); });
+  }
+  const std::int64_t half = length / 2;
+  const std::size_t last = type.shape.size() - 1;
+  const auto range = [&](Value part, std::int64_t start, std::int64_t limit) {
+    return make_.slice(part, last, start, limit);
+  };
+  const Pair z = forward(halves(swapped(x, dim)), last);
+  const auto once_more = [&](Value part) {
+    return make_.concatenate(part, range(part, 0, 1), last);
+  };
+  const auto turned = [&](Value part) {
+    return make_.concatenate(range(part, 0, 1), make_.reverse(part, last), last);
+  };
+  const Pair w = constants(1, half + 1, type, [&](std::int64_t, std::int64_t k) {
+    return std::complex<double>(0, -1) * std::conj(root(k, length));
+  });
+  const Pair result =
+      mixed(PairMaker::both(z, once_more), PairMaker::both(z, turned), without_rows(w));
+  return PairMaker::both(result, [&](Value part) { return swapped(part, dim); });
+}
+
+/// Elements that are not there are conjugates of others. The first has no imaginary part, nor has
+/// the middle one.
 Value FourierTransform::inverse_real(Pair x, std::size_t dim, std::int64_t length) {
+  const bytecode::Type& type = make_.type(x.re);
+  const bool is_empty = std::ranges::find(type.shape, 0) != type.shape.end() || length == 0;
+  if (length == 1) return x.re;
+  if (!is_empty && is_one_matrix(length)) {
+    const Pair w = constants(length / 2 + 1, length, type, [&](std::int64_t k, std::int64_t j) {
+      const double times = k == 0 || 2 * k == length ? 1 : 2;
+      return root(k * j, length) * (times / static_cast<double>(length));
+    });
+    const Value sum = make_.sub(make_.product(x.re, dim, w.re), make_.product(x.im, dim, w.im));
+    return moved_back({sum, sum}, dim).re;
+  }
+  if (is_empty || length % 2 != 0) return inverse_odd(x, dim, length);
+  const std::int64_t half = length / 2;
+  const std::size_t last = type.shape.size() - 1;
+  x = PairMaker::both(x, [&](Value part) { return swapped(part, dim); });
+  const auto range = [&](Value part, std::int64_t start, std::int64_t limit) {
+    return make_.slice(part, last, start, limit);
+  };
+  const Value none = make_.constant_like(0, range(x.im, 0, 1));
+  x.im = make_.concatenate(make_.concatenate(none, range(x.im, 1, half), last), none, last);
+  const auto front = [&](Value part) { return range(part, 0, half); };
+  const auto turned = [&](Value part) { return make_.reverse(range(part, 1, half + 1), last); };
+  const Pair w = constants(1, half, type, [&](std::int64_t, std::int64_t k) {
+    return std::complex<double>(0, 1) * root(k, length);
+  });
+  const Pair z = mixed(PairMaker::both(x, front), PairMaker::both(x, turned), without_rows(w));
+  return swapped(in_turn(inverse(z, last)), dim);
+}
+
+Value FourierTransform::inverse_odd(Pair x, std::size_t dim, std::int64_t length) {
+  const auto others = [&](Value part) {
+    return make_.reverse(make_.slice(part, dim, 1, (length + 1) / 2), dim);
+  };
   if (length > 2) {
-    const auto others = [&](Value part) {
-      return make_.reverse(make_.slice(part, dim, 1, (length + 1) / 2), dim);
-    };
     x = {make_.concatenate(x.re, others(x.re), dim),
          make_.concatenate(x.im, make_.neg(others(x.im)), dim)};
-  } else if (length == 1) {
-    x = PairMaker::both(x, [&](Value part) { return make_.slice(part, dim, 0, 1); });
   }
   return inverse(x, dim).re;
 }

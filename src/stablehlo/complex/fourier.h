@@ -1,14 +1,17 @@
 // Discrete Fourier transforms.
 #pragma once
 
+#include <complex>
 #include <cstdint>
+#include <functional>
 
 #include "stablehlo/complex/pair_maker.h"
 
 namespace tessera::stablehlo {
 
 /// Transforms along one dimension, as products with matrices of roots of unity: a length that is
-/// the product of two numbers takes two shorter transforms. The order of the sums depends on the
+/// the product of two numbers takes two shorter transforms. Real numbers of an even length take one
+/// of half as many complex ones. The order of the sums depends on the
 /// length only.
 class FourierTransform {
  public:
@@ -30,6 +33,17 @@ class FourierTransform {
   Pair along(Pair x, std::size_t dim, int sign);
   Pair along_last(Pair x, int sign);
   Pair with_matrix(Pair x, std::size_t dim, int sign);
+  /// Of odd lengths, and of none.
+  bytecode::ValueNumber inverse_odd(Pair x, std::size_t dim, std::int64_t length);
+  Pair halves(bytecode::ValueNumber x);
+  bytecode::ValueNumber in_turn(Pair x);
+  Pair mixed(Pair x, Pair y, Pair factors);
+  bytecode::ValueNumber swapped(bytecode::ValueNumber x, std::size_t dim);
+  Pair moved_back(Pair x, std::size_t dim);
+  Pair without_rows(Pair x);
+  using Entry = std::function<std::complex<double>(std::int64_t row, std::int64_t column)>;
+  Pair constants(std::int64_t rows, std::int64_t columns, const bytecode::Type& like,
+                 const Entry& entry);
   /// exp(sign 2 pi i row column / length).
   Pair roots(std::int64_t rows, std::int64_t columns, std::int64_t length, int sign,
              const bytecode::Type& like);

@@ -82,12 +82,25 @@ Pair PairMaker::select(Value condition, Pair x, Pair y) {
   return {select(condition, x.re, y.re), select(condition, x.im, y.im)};
 }
 
-const bytecode::Attribute& PairMaker::integers(const std::vector<std::int64_t>& numbers) {
+const bytecode::Type& PairMaker::integer_type() {
   static const bytecode::Type kInteger{
       .kind = bytecode::Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
+  return kInteger;
+}
+
+const bytecode::Attribute& PairMaker::integer(std::int64_t number) {
+  return new_attribute(
+      {.kind = bytecode::Attribute::Kind::integer, .numbers = {number}, .type = &integer_type()});
+}
+
+const bytecode::Attribute& PairMaker::boolean(bool value) {
+  return new_attribute({.kind = bytecode::Attribute::Kind::boolean, .numbers = {value ? 1 : 0}});
+}
+
+const bytecode::Attribute& PairMaker::integers(const std::vector<std::int64_t>& numbers) {
   std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
   if (!numbers.empty()) std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  const bytecode::Type& list = tensor({static_cast<std::int64_t>(numbers.size())}, kInteger);
+  const bytecode::Type& list = tensor({static_cast<std::int64_t>(numbers.size())}, integer_type());
   module_.texts.push_back(std::move(bytes));
   return new_attribute(
       {.kind = bytecode::Attribute::Kind::tensor, .text = module_.texts.back(), .type = &list});
@@ -136,14 +149,10 @@ PairMaker::Value PairMaker::reverse(Value x, std::size_t dim) {
 }
 
 PairMaker::Value PairMaker::concatenate(Value x, Value y, std::size_t dim) {
-  static const bytecode::Type kInteger{
-      .kind = bytecode::Type::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = "i64"};
   std::vector<std::int64_t> joined = shape(x);
   joined[dim] += shape(y)[dim];
-  const bytecode::Attribute& number = new_attribute({.kind = bytecode::Attribute::Kind::integer,
-                                                     .numbers = {static_cast<std::int64_t>(dim)},
-                                                     .type = &kInteger});
-  return move("vhlo.concatenate_v1", {x, y}, joined, {{"dimension", &number}});
+  return move("vhlo.concatenate_v1", {x, y}, joined,
+              {{"dimension", &integer(static_cast<std::int64_t>(dim))}});
 }
 
 PairMaker::Value PairMaker::broadcast_last(Value x, const std::vector<std::int64_t>& shape) {
@@ -165,6 +174,28 @@ PairMaker::Value PairMaker::product(Value x, std::size_t dim, Value matrix) {
                {"lhs_contracting_dimensions", &integers({static_cast<std::int64_t>(dim)})},
                {"rhs_batching_dimensions", &none},
                {"rhs_contracting_dimensions", &integers({0})}});
+}
+
+PairMaker::Value PairMaker::cholesky(Value x) {
+  return move("vhlo.cholesky_v1", {x}, shape(x), {{"lower", &boolean(true)}});
+}
+
+PairMaker::Value PairMaker::triangular_solve(Value a, Value b, bool lower) {
+  const bytecode::Attribute& as_it_is =
+      new_attribute({.kind = bytecode::Attribute::Kind::enumeration, .text = "NO_TRANSPOSE"});
+  return move("vhlo.triangular_solve_v1", {a, b}, shape(b),
+              {{"left_side", &boolean(true)},
+               {"lower", &boolean(lower)},
+               {"transpose_a", &as_it_is},
+               {"unit_diagonal", &boolean(true)}});
+}
+
+PairMaker::Value PairMaker::iota(std::size_t dim, const bytecode::Type& type) {
+  const Value result = new_value(type);
+  append({.name = "vhlo.iota_v1",
+          .properties = {{"iota_dimension", &integer(static_cast<std::int64_t>(dim))}},
+          .results = {result}});
+  return result;
 }
 
 Pair PairMaker::mul(Pair x, Pair y) {
@@ -291,25 +322,6 @@ Pair PairMaker::power(Pair x, Pair y) {
   const Pair one = real(constant_like(1, x.re));
   const Pair of_zero = select(is_zero(abs(y)), one, real(constant_like(0, x.re)));
   return select(is_zero(abs(x)), of_zero, exp(product));
-}
-
-Pair PairMaker::product_over(Pair x, std::size_t dim) {
-  std::vector<std::int64_t> rest = shape(x.re);
-  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(dim));
-  if (type(x.re).shape[dim] == 0) return real(constant(1, tensor(rest, *type(x.re).types[0])));
-  while (type(x.re).shape[dim] > 1) {
-    const std::int64_t size = type(x.re).shape[dim];
-    const auto range = [&](std::int64_t start, std::int64_t limit) {
-      return both(x, [&](Value part) { return slice(part, dim, start, limit); });
-    };
-    Pair product = mul(range(0, size / 2), range(size / 2, size / 2 * 2));
-    if (size % 2 == 1) {
-      const Pair last = range(size - 1, size);
-      product = {concatenate(product.re, last.re, dim), concatenate(product.im, last.im, dim)};
-    }
-    x = product;
-  }
-  return both(x, [&](Value part) { return reshape(part, rest); });
 }
 
 const std::unordered_map<std::string_view, PairMaker::Function>& PairMaker::functions() {

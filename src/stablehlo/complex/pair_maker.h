@@ -63,6 +63,13 @@ class PairMaker {
   Value broadcast_last(Value x, const std::vector<std::int64_t>& shape);
   /// Dimension `dim` of x times dimension 0 of a matrix, whose dimension 1 comes last.
   Value product(Value x, std::size_t dim, Value matrix);
+  /// The index of each element along a dimension.
+  Value iota(std::size_t dim, const bytecode::Type& type);
+
+  // Of the last two dimensions.
+  Value cholesky(Value x);
+  /// x of a x = b, where the diagonal of a counts as ones.
+  Value triangular_solve(Value a, Value b, bool lower);
   /// The same move of both parts.
   template <typename Move>
   static Pair both(const Pair& x, const Move& move) {
@@ -83,8 +90,6 @@ class PairMaker {
   Pair function(std::string_view kind, Pair x);
   static bool has_function(std::string_view kind);
   Pair power(Pair x, Pair y);
-  /// The product of the elements along a dimension, which goes away: of halves, again and again.
-  Pair product_over(Pair x, std::size_t dim);
 
  private:
   using Function = Pair (PairMaker::*)(Pair);
@@ -105,6 +110,9 @@ class PairMaker {
   Pair hyperbolic(Value x);
 
   const bytecode::Attribute& new_attribute(bytecode::Attribute attribute);
+  static const bytecode::Type& integer_type();
+  const bytecode::Attribute& integer(std::int64_t number);
+  const bytecode::Attribute& boolean(bool value);
   const bytecode::Attribute& integers(const std::vector<std::int64_t>& numbers);
   Value move(std::string_view name, std::vector<Value> operands, std::vector<std::int64_t> shape,
              std::vector<bytecode::NamedAttribute> properties);

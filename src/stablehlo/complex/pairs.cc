@@ -1,12 +1,12 @@
 #include "stablehlo/complex/pairs.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <unordered_map>
 
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/complex/fourier.h"
+#include "stablehlo/complex/matrices.h"
 #include "stablehlo/complex/pair_maker.h"
 #include "stablehlo/import/importer.h"
 
@@ -46,6 +46,19 @@ bool is_done_by_parts(std::string_view kind) {
                                                 "subtract",
                                                 "transpose"};
   return std::ranges::find(kKinds, kind) != std::end(kKinds);
+}
+
+/// Operations on tuples of arrays whose bodies may be any.
+bool has_free_body(std::string_view kind) {
+  return kind == "reduce" || kind == "reduce_window" || kind == "scatter" || kind == "sort";
+}
+
+/// Whether a body adds its arguments or chooses one of them, so that parts do not meet.
+bool keeps_parts_apart(const Region& body) {
+  return std::ranges::all_of(without_copies(body).operations, [](const Operation& op) {
+    const std::string_view kind = kind_of(op);
+    return kind == "add" || kind == "return";
+  });
 }
 
 /// Operations whose operands and results are those of their regions or functions.
@@ -162,9 +175,7 @@ class PairRewriter {
     PairMaker first(to_, result.operations, nullptr);
     for (const ValueNumber argument : region.arguments) {
       if (!is_complex(argument)) continue;
-      const BytecodeType& type = real_type(argument);
-      const ValueNumber re = first.emit("vhlo.real_v1", {argument}, type);
-      pairs_[argument] = {re, first.emit("vhlo.imag_v1", {argument}, type)};
+      pairs_[argument] = parts_of(argument, first);
     }
     for (const Operation& op : region.operations) {
       if (kind_of(op) != "return") {
@@ -193,15 +204,63 @@ class PairRewriter {
     const std::string_view kind = kind_of(op);
     if (is_widened(kind) || !has_complex(op)) return widen(op, out);
     if (kind == "composite") return composite(op, out);
+    if (kind == "custom_call") return call_of_host(op, out);
     const bool gives_complex =
         std::ranges::all_of(op.results, [&](ValueNumber value) { return is_complex(value); });
-    const bool multiplies = kind == "reduce" && op.regions.size() == 1 && op.operands.size() == 2 &&
-                            joined_by(op.regions[0]) == "multiply";
-    if (is_done_by_parts(kind) && gives_complex && !multiplies) {
+    const bool is_apart = std::ranges::all_of(op.regions, keeps_parts_apart);
+    if (has_free_body(kind) && (!gives_complex || !is_apart)) return widen_body(op, out);
+    if (is_done_by_parts(kind) && gives_complex) {
       for (const bool is_imaginary : {false, true}) part_of(op, is_imaginary, out);
       return;
     }
     arithmetic(op, kind, out);
+  }
+
+  /// The parts are arrays of their own, which the body joins together.
+  void widen_body(const Operation& op, Operations& out) {
+    widen(op, out);
+    Operation& made = out.back();
+    if (op.regions.size() != 1) fail_unsupported(context_, op, "complex numbers");
+    if (joined_by(op.regions[0]) == "multiply") {
+      made.attributes.emplace_back(kAssociative, &to_.attributes.emplace_back());
+      std::ranges::sort(made.attributes, {}, &bytecode::NamedAttribute::first);
+    }
+    if (kind_of(op) != "sort") return;
+    // Both elements of one array stand next to each other.
+    const std::vector<ValueNumber>& from = op.regions[0].arguments;
+    std::vector<ValueNumber> ordered;
+    for (std::size_t i = 0; i + 1 < from.size(); i += 2) {
+      if (!is_complex(from[i])) {
+        ordered.insert(ordered.end(), {from[i], from[i + 1]});
+        continue;
+      }
+      const Pair left = pair(from[i], op);
+      const Pair right = pair(from[i + 1], op);
+      ordered.insert(ordered.end(), {left.re, right.re, left.im, right.im});
+    }
+    made.regions[0].arguments = std::move(ordered);
+  }
+
+  /// The host sees complex numbers.
+  void call_of_host(const Operation& op, Operations& out) {
+    PairMaker make(to_, out, op.location);
+    Operation call = op;
+    for (ValueNumber& value : call.operands) {
+      if (!is_complex(value)) continue;
+      const Pair parts = pair(value, op);
+      value = make.emit("vhlo.complex_v1", {parts.re, parts.im}, *from_.value_types[value]);
+    }
+    out.push_back(std::move(call));
+    for (const ValueNumber value : op.results) {
+      if (is_complex(value)) pairs_[value] = parts_of(value, make);
+    }
+  }
+
+  /// Of an argument of `main`, or of what the host gives.
+  Pair parts_of(ValueNumber value, PairMaker& make) {
+    const BytecodeType& type = real_type(value);
+    const ValueNumber re = make.emit("vhlo.real_v1", {value}, type);
+    return {re, make.emit("vhlo.imag_v1", {value}, type)};
   }
 
   void widen(const Operation& op, Operations& out) {
@@ -249,7 +308,7 @@ class PairRewriter {
     for (ValueNumber& value : copy.results) {
       if (is_complex(value)) value = part(pairs_.contains(value) ? pairs_[value] : new_pair(value));
     }
-    for (Region& region : copy.regions) region = body_of_part(region, op);
+    for (Region& region : copy.regions) region = body_of_part(without_copies(region), op);
     out.push_back(std::move(copy));
   }
 
@@ -296,8 +355,6 @@ class PairRewriter {
     if (!is_complex(result)) fail_unsupported(context_, op, "complex numbers");
     if (kind == "complex") {
       pairs_[result] = {operand(0).re, operand(1).re};
-    } else if (kind == "reduce") {
-      pairs_[result] = product_over(op, operand(0), operand(1), make);
     } else if (kind == "multiply") {
       pairs_[result] = make.mul(operand(0), operand(1));
     } else if (kind == "divide") {
@@ -306,6 +363,10 @@ class PairRewriter {
       pairs_[result] = make.power(operand(0), operand(1));
     } else if (kind == "constant") {
       pairs_[result] = constant(op, make);
+    } else if (kind == "cholesky") {
+      pairs_[result] = ComplexMatrices(make).cholesky(operand(0), boolean(op, "lower"));
+    } else if (kind == "triangular_solve") {
+      pairs_[result] = solved(op, operand(0), operand(1), make);
     } else if (kind == "iota") {
       Operation real = op;
       const ValueNumber numbers = make.new_value(real_type(result));
@@ -371,27 +432,6 @@ class PairRewriter {
     return PairMaker::both(x, convert);
   }
 
-  Pair product_over(const Operation& op, Pair x, Pair first, PairMaker& make) {
-    const Attribute* stated = op.find("dimensions");
-    if (stated == nullptr || stated->kind != Attribute::Kind::tensor || op.operands.size() != 2) {
-      fail_unsupported(context_, op, "complex numbers");
-    }
-    const bytecode::Elements dims(*stated, 0);
-    std::vector<std::size_t> sorted;
-    for (std::int64_t i = 0; i < dims.size(); ++i) {
-      sorted.push_back(static_cast<std::size_t>(dims.bits(i)));
-    }
-    std::ranges::sort(sorted, std::greater<>());
-    for (const std::size_t dim : sorted) {
-      if (dim >= make.type(x.re).shape.size()) fail_unsupported(context_, op, "other dimensions");
-      x = make.product_over(x, dim);
-    }
-    const auto all = [&](ValueNumber part) {
-      return make.broadcast_last(part, make.type(x.re).shape);
-    };
-    return make.mul(x, PairMaker::both(first, all));
-  }
-
   /// Along the last dimensions, as many as there are lengths.
   void transform(const Operation& op, Pair x, PairMaker& make) {
     const std::string_view kind = text_of(op, "fft_type");
@@ -431,6 +471,22 @@ class PairRewriter {
     } else {
       fail_unsupported(context_, op, "complex numbers");
     }
+  }
+
+  static bool boolean(const Operation& op, std::string_view name) {
+    const Attribute* found = op.find(name);
+    return found != nullptr && found->kind == Attribute::Kind::boolean && found->numbers[0] != 0;
+  }
+
+  Pair solved(const Operation& op, Pair a, Pair b, PairMaker& make) const {
+    const std::string_view transpose = text_of(op, "transpose_a");
+    if (transpose == "ADJOINT") a.im = make.neg(a.im);
+    return ComplexMatrices(make).triangular_solve(
+        {.left_side = boolean(op, "left_side"),
+         .lower = boolean(op, "lower"),
+         .transpose_a = transpose == "ADJOINT" || transpose == "TRANSPOSE",
+         .unit_diagonal = boolean(op, "unit_diagonal")},
+        a, b);
   }
 
   Pair product(const Operation& op, Pair x, Pair y, PairMaker& make) {

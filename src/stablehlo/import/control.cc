@@ -20,7 +20,12 @@ const Operation& callee_of(Context& c, const char* attribute) {
   return *found->second;
 }
 
-Values call(Context& c) { return c.frame.call(callee_of(c, "callee"), c.operands, c.op); }
+Values call(Context& c) {
+  const std::size_t first = c.b().function().equations.size();
+  Values results = c.frame.call(callee_of(c, "callee"), c.operands, c.op);
+  note_threefry(c, first, results);
+  return results;
+}
 
 /// Functions that the IR has; others are what they are made of.
 Values composite(Context& c) {

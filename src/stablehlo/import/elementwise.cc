@@ -72,6 +72,11 @@ Values same(Context& c) {
   return {c.b().emit(logical.empty() ? names().at(kind) : logical, {}, c.operands)};
 }
 
+Values exclusive_or(Context& c) {
+  if (const auto bits = random_bits_of(c)) return {*bits};
+  return same(c);
+}
+
 /// Whether an integer of 64 bits is one of those that doubles have without a gap. The numbers of
 /// constants are doubles.
 bool is_double(std::uint64_t bits, DType dtype) {
@@ -326,6 +331,7 @@ const Handlers& elementwise_handlers() {
                          {"reduce_precision", reduce_precision},
                          {"round_nearest_afz", round_away},
                          {"select", select}};
+    handlers["xor"] = exclusive_or;
     for (const auto& [kind, name] : names()) handlers.emplace(kind, same);
     return handlers;
   }();

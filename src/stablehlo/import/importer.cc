@@ -242,6 +242,14 @@ ValueId Frame::constant(const Attribute* constant) const {
   return found->second;
 }
 
+const ir::Equation* Frame::maker_of(ValueId value) {
+  const std::vector<ir::Equation>& equations = builder_.function().equations;
+  for (auto each = equations.rbegin(); each != equations.rend(); ++each) {
+    if (std::ranges::find(each->results, value) != each->results.end()) return &*each;
+  }
+  return nullptr;
+}
+
 Values Frame::block(const Region& region) {
   for (const Operation& op : region.operations) {
     const std::string_view kind = kind_of(op);

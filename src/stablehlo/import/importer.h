@@ -1,6 +1,7 @@
 // Turns operations into equations.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,6 +42,14 @@ struct Terms {
   std::vector<MeshAxis> axes;  // in the order of the mesh
 };
 
+/// What Threefry makes of a counter for each element: `low`, and the high word that this is found
+/// by.
+struct Encrypted {
+  ValueId low;
+  std::array<ValueId, 2> key;      // scalars
+  std::array<ValueId, 2> counter;  // high and low words
+};
+
 /// One function of the IR while it is made.
 class Frame {
  public:
@@ -71,9 +80,13 @@ class Frame {
   std::shared_ptr<const ir::Function> nested(const Operation& op, const Region& region,
                                              const Captures& captures);
 
-  // What is known about values: the one number of a constant, and the terms of a sum.
+  /// The equation that computes a value; nullptr for inputs. Takes time for values made long ago.
+  const ir::Equation* maker_of(ValueId value);
+
+  // What is known about values: the one number of a constant, the terms of a sum, random words.
   std::unordered_map<ValueId, double> splats;
   std::unordered_map<ValueId, Terms> terms;
+  std::unordered_map<ValueId, Encrypted> encrypted;
   /// In a function of tiles: whether the device gets here, if it may not. All devices compute all
   /// branches, but only those that get there call the host.
   std::optional<ValueId> taken;
@@ -122,6 +135,8 @@ std::string_view text_of(const Operation& op, std::string_view attribute);
 /// A body without constraints: within functions of tiles, and in programs with explicit shardings,
 /// numbers have shardings too.
 Region without_copies(const Region& body);
+/// What an operation is marked with whose body is associative, though it has several operations.
+inline constexpr std::string_view kAssociative = "tessera.associative";
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
 /// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
@@ -161,6 +176,13 @@ ValueId as_index(Context& c, ValueId x);
 void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs);
 /// Such sums in the dtype of the result.
 ValueId as_sum(Context& c, ValueId sums);
+
+/// Remembers the results of a call, whose first equation is number `first`, if they are encrypted.
+void note_threefry(Context& c, std::size_t first, const Values& results);
+/// The exclusive or of two operands if it is random bits.
+std::optional<ValueId> random_bits_of(Context& c);
+/// The operands next to each other along `dim` if these are keys.
+std::optional<ValueId> random_keys_of(Context& c, std::int64_t dim);
 
 /// The shift `op` by a number of bits.
 ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits);

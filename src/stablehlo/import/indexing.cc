@@ -313,7 +313,8 @@ Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   const Join join(c, body, rows.tables.size());
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
   if (count > 1 && !c.boolean("unique_indices")) {
-    c.need(is_associative(joined_by(body)), "several updates for one element by such a body");
+    c.need(is_associative(joined_by(body)) || c.op.find(kAssociative) != nullptr,
+           "several updates for one element by such a body");
     const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
     rows.numbers = sorted[0];
     for (ValueId& each : rows.lines) each = ops::gather(b, each, sorted[1], 0);
@@ -360,6 +361,63 @@ Values scattered(Context& c, const RowScatter& rows) {
   return {join == "subtract" ? ops::sub(b, table, sum) : ops::add(b, table, sum)};
 }
 
+/// The dimension of which each row of an array has one updated element, if it is made of equal
+/// elements; -1 otherwise. So all elements are written anyway, and each can ask whether it is the
+/// one, as part of a larger region.
+std::int64_t chosen_dim(const Context& c, const Indexing& in, const Windows& windows) {
+  const bool has_one = in.named.size() == 1 && c.operands.size() == 3 &&
+                       c.frame.splats.contains(c.operand(0)) &&
+                       in.window[static_cast<std::size_t>(in.named[0])] == 1 &&
+                       in.lead_batch.size() == in.batch.size();
+  if (!has_one || has(windows.kept, in.named[0])) return -1;
+  for (std::size_t i = 0; i < in.lead.size(); ++i) {
+    if (in.lead[i] != 1 && !has(in.lead_batch, static_cast<std::int64_t>(i))) return -1;
+  }
+  return in.named[0];
+}
+
+/// Such a scatter: the join of an element and the update of its row where the index is its own.
+Values scattered_by_choice(Context& c, const Indexing& in, const Windows& windows,
+                           std::int64_t dim) {
+  ir::Builder& b = c.b();
+  const Type type = c.type(c.operand(0));
+  // Dimensions of `lead` without those of one element are the batch dimensions, in another order.
+  Ints order = in.lead_batch;
+  Ints sizes;
+  for (std::size_t i = 0; i < in.lead.size(); ++i) {
+    if (!has(order, static_cast<std::int64_t>(i))) order.push_back(static_cast<std::int64_t>(i));
+  }
+  for (const std::int64_t each : in.batch)
+    sizes.push_back(type.shape[static_cast<std::size_t>(each)]);
+  const auto spread_rows = [&](ValueId x, const Ints& dims, const Shape& shape) {
+    // The dimensions of x stand for `dims`; broadcasts want them in ascending order.
+    Ints ascending(dims.size());
+    std::iota(ascending.begin(), ascending.end(), 0);
+    std::ranges::sort(ascending, {},
+                      [&](std::int64_t i) { return dims[static_cast<std::size_t>(i)]; });
+    Ints sorted = dims;
+    std::ranges::sort(sorted);
+    return ops::broadcast_in_dim(b, ops::transpose(b, ops::reshape(b, x, shape), ascending), sorted,
+                                 type.shape);
+  };
+  const ValueId numbers = ops::transpose(b, ops::reshape(b, in.indices, in.lead), order);
+  const ValueId chosen = spread_rows(numbers, in.batch, sizes);
+  const ValueId is_chosen =
+      ops::compare(b, "eq", chosen, ops::iota(b, DType::i32, type.shape, dim));
+  // Updates are [lead.. and windows..].
+  const Type updates = c.type(c.operand(2));
+  const Ints leads = others(static_cast<std::size_t>(updates.rank()), windows.updates);
+  Ints moved;
+  for (const std::int64_t each : order) moved.push_back(leads[static_cast<std::size_t>(each)]);
+  const Ints dims = joined(in.batch, windows.kept);
+  const ValueId lines = spread_rows(ops::transpose(b, c.operand(2), joined(moved, windows.updates)),
+                                    dims, sizes_of(type.shape, dims));
+  const Region body = without_copies(c.region(0));
+  const ValueId old = c.operand(0);
+  const ValueId changed = replaces(body, 1) ? lines : Join(c, body, 1)({old}, {lines})[0];
+  return {ops::select(b, is_chosen, changed, old)};
+}
+
 Values scatter(Context& c) {
   ir::Builder& b = c.b();
   const std::size_t arrays = c.operands.size() / 2;
@@ -376,6 +434,9 @@ Values scatter(Context& c) {
   }
   Windows windows;
   const Indexing in = scatter_indexing(c, arrays, windows);
+  if (const std::int64_t dim = chosen_dim(c, in, windows); dim >= 0) {
+    return scattered_by_choice(c, in, windows, dim);
+  }
   const Ints& kept = windows.kept;
   const std::size_t rank = in.shape.size();
   const Rows rows = RowNumbers(c, in).run();

@@ -63,6 +63,7 @@ Values pad(Context& c) {
 }
 
 Values concatenate(Context& c) {
+  if (const auto keys = random_keys_of(c, c.integer("dimension"))) return {*keys};
   return {ops::concatenate(c.b(), c.operands, c.integer("dimension"))};
 }
 

@@ -1,9 +1,14 @@
 """Factorisations for which JAX has no form that suits every platform."""
+import functools
+
+import jax
 import jax.numpy as jnp
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 from jax._src.lib.mlir import ir
 from jax.core import ShapedArray
+
+from jax_plugins.tessera import complex_linalg
 
 
 def _call(name, operand, results):
@@ -12,8 +17,33 @@ def _call(name, operand, results):
     return mlir.custom_call(name, operands=[operand], result_types=types).results
 
 
+def _has_complex(ctx):
+    return jnp.issubdtype(ctx.avals_in[0].dtype, jnp.complexfloating)
+
+
+def _lowered(function, ctx, *operands, **options):
+    """The lowering of a function of one matrix and vectors, for all matrices of a batch."""
+    for _ in ctx.avals_in[0].shape[:-2]:
+        function = jax.vmap(function)
+    return mlir.lower_fun(function, multiple_results=True)(ctx, *operands, **options)
+
+
 def _lu(ctx, a):
+    if _has_complex(ctx):
+        return _lowered(linalg._lu_blocked, ctx, a)
     return _call("tessera.lu", a, ctx.avals_out)
+
+
+def _geqrf(ctx, a):
+    if _has_complex(ctx):
+        return _lowered(complex_linalg.geqrf, ctx, a)
+    return linalg._geqrf_lowering_rule(ctx, a)
+
+
+def _householder_product(ctx, a, taus):
+    if _has_complex(ctx):
+        return _lowered(complex_linalg.householder_product, ctx, a, taus)
+    return linalg._householder_product_lowering(ctx, a, taus)
 
 
 def _only_whole(subset_by_index, count):
@@ -33,6 +63,8 @@ def _eigh(ctx, a, *, lower, sort_eigenvalues, subset_by_index, **_):
     if not lower:
         flip = mlir.lower_fun(lambda x: jnp.swapaxes(x, -1, -2), multiple_results=False)
         a, = flip(ctx.replace(avals_out=ctx.avals_in), a)
+    if _has_complex(ctx):
+        return _lowered(functools.partial(complex_linalg.eigh, lower=lower), ctx, a)
     w, v = _call("tessera.eigh", a, [values, vectors])
     return v, w
 
@@ -49,7 +81,11 @@ def _svd(ctx, a, *, full_matrices, compute_uv, subset_by_index, **_):
     _only_whole(subset_by_index, k)
     thin = [ShapedArray((*batch, *sizes), aval.dtype)
             for sizes in ((rows, k), (k,), (k, cols))]
-    u, s, vt = _call("tessera.svd", a, thin)
+    if _has_complex(ctx):
+        thin[1] = ctx.avals_out[0]
+        u, s, vt = _lowered(complex_linalg.svd, ctx.replace(avals_out=thin), a)
+    else:
+        u, s, vt = _call("tessera.svd", a, thin)
     if not compute_uv:
         return [s]
     if full_matrices and rows > k:
@@ -64,5 +100,7 @@ def _svd(ctx, a, *, full_matrices, compute_uv, subset_by_index, **_):
 
 
 def register():
-    for primitive, rule in ((linalg.lu_p, _lu), (linalg.eigh_p, _eigh), (linalg.svd_p, _svd)):
+    for primitive, rule in ((linalg.lu_p, _lu), (linalg.eigh_p, _eigh), (linalg.svd_p, _svd),
+                            (linalg.geqrf_p, _geqrf),
+                            (linalg.householder_product_p, _householder_product)):
         mlir.register_lowering(primitive, rule, platform="tessera")

@@ -1,0 +1,41 @@
+// Linear algebra of complex matrices as that of real ones of twice their size.
+#pragma once
+
+#include "stablehlo/complex/pair_maker.h"
+
+namespace tessera::stablehlo {
+
+struct TriangularForm {
+  bool left_side = true;
+  bool lower = true;
+  bool transpose_a = false;
+  bool unit_diagonal = false;
+};
+
+/// Each element a + i b becomes the block [[a, -b], [b, a]]. Sums, products and factors of such
+/// matrices have the same form.
+class ComplexMatrices {
+ public:
+  explicit ComplexMatrices(PairMaker& make) : make_(make) {}
+
+  /// The real numbers that the diagonal of a factor has make it the only one, so that the factor
+  /// of the larger matrix has the blocks of the smaller one's.
+  Pair cholesky(Pair x, bool lower);
+  Pair triangular_solve(const TriangularForm& form, Pair a, Pair b);
+
+ private:
+  using Value = PairMaker::Value;
+  std::size_t last(Value x) const { return make_.type(x).shape.size() - 1; }
+  Pair transpose(Pair x);
+  /// Elements of x and y in turn along a dimension.
+  Value in_turn(Value x, Value y, std::size_t dim);
+  /// The elements of which `first` is the first along dimension `dim`, which were in turn.
+  Value every_second(Value x, std::size_t dim, std::int64_t first);
+  Value blocks(Pair x);
+  Value diagonal(Value x);
+  Value without_diagonal(Value x);
+
+  PairMaker& make_;
+};
+
+}  // namespace tessera::stablehlo

@@ -1,0 +1,151 @@
+"""pattern_cases.py: what JAX writes as many operations and Tessera reads as one: random bits, keys,
+and updates of one element of each row. Each beside JAX's CPU backend, and its operation looked for
+in the text of the program."""
+import functools
+import os
+import pathlib
+import tempfile
+
+FOLDER = tempfile.TemporaryDirectory()
+os.environ["TESSERA_SHOW"] = FOLDER.name
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.random import threefry_2x32
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+import cases
+from cases import mesh_of, random, same
+
+CASES = {}
+KEY = jax.random.key_data(jax.random.key(7))
+MESH = mesh_of(8)
+
+
+def check(function, arguments, wanted, unwanted, tolerance):
+    jax.jit(function).lower(*arguments).compile()
+    text = max(pathlib.Path(FOLDER.name).glob("*.txt")).read_text()
+    for word in wanted:
+        assert word in text, f"no {word} in\n{text}"
+    for word in unwanted:
+        assert word not in text, f"{word} in\n{text}"
+    same(function, *arguments, tolerance=tolerance)
+
+
+def add(name, function, *arguments, wanted=(), unwanted=(), tolerance=3e-6):
+    assert name not in CASES, name
+    CASES[name] = functools.partial(check, function, arguments, wanted, unwanted, tolerance)
+
+
+# --- random bits and keys
+
+def with_64_bits(shape):
+    with jax.enable_x64(True):
+        same(lambda key: jax.random.bits(key, shape, np.uint64), KEY)
+
+
+TURNS = ("shift_left",)
+for shape in ((), (1,), (9,), (3, 1, 5), (1, 1, 6, 2), (2, 3, 4, 5)):
+    add(f"bits_{shape}", lambda key, shape=shape: jax.random.bits(key, shape), KEY,
+        wanted=["random_bits"], unwanted=TURNS)
+    CASES[f"wide_bits_{shape}"] = functools.partial(with_64_bits, shape)
+for dtype in (np.uint8, np.uint16):
+    add(f"bits_{np.dtype(dtype)}", lambda key, d=dtype: jax.random.bits(key, (6, 5), d), KEY,
+        wanted=["random_bits"], unwanted=TURNS)
+add("bernoulli", lambda key: jax.random.bernoulli(key, 0.3, (40, 50)), KEY,
+    wanted=["random_bits"], unwanted=TURNS)
+add("normal", lambda key: jax.random.normal(key, (40, 50)), KEY, wanted=["random_bits"],
+    unwanted=TURNS)
+add("fold_in", lambda key, n: jax.random.fold_in(key, n), KEY, np.uint32(9),
+    wanted=["random_fold_in"], unwanted=TURNS)
+add("fold_in_number", lambda key: jax.random.fold_in(key, 2**32 - 1), KEY,
+    wanted=["random_fold_in"], unwanted=TURNS)
+add("split", lambda key: jax.random.split(key, 5), KEY, wanted=["random_split"], unwanted=TURNS)
+add("split_2d", lambda key: jax.random.split(key, (3, 4)), KEY, wanted=["random_split"],
+    unwanted=TURNS)
+add("one_key", lambda key: jax.random.split(key, 1), KEY, unwanted=TURNS)
+add("keys_of_rows", lambda key: jax.vmap(lambda k: jax.random.bits(k, (5,)))(
+    jax.random.split(key, 4)), KEY)
+add("scanned", lambda key: lax.scan(lambda k, i: (jax.random.fold_in(k, i),
+                                                  jax.random.uniform(k, (6,))),
+                                    key, jnp.arange(5, dtype=np.uint32)), KEY,
+    wanted=["random_bits", "random_fold_in"], unwanted=TURNS)
+
+
+def without_positions(function, *arguments):
+    """As older versions of JAX count: halves of the array are both words of one counter."""
+    with jax.threefry_partitionable(False):
+        same(function, *arguments)
+
+
+for shape in ((6,), (7,), (4, 6)):
+    CASES[f"other_counters_{shape}"] = functools.partial(
+        without_positions, lambda key, shape=shape: jax.random.bits(key, shape), KEY)
+CASES["other_counters_split"] = functools.partial(
+    without_positions, lambda key: jax.random.split(key, 4), KEY)
+WORDS = np.random.RandomState(3).randint(0, 1 << 32, 12, np.uint32)
+add("threefry_of_numbers", threefry_2x32, KEY, WORDS)
+add("threefry_joined", lambda key, x: (lambda y: y[:6] ^ y[6:])(threefry_2x32(key, x)), KEY, WORDS)
+add("threefry_of_iota", lambda key: (lambda y: y[:6] ^ y[6:])(
+    threefry_2x32(key, jnp.concatenate([jnp.zeros(6, np.uint32),
+                                        2 * jnp.arange(6, dtype=np.uint32)]))), KEY)
+
+
+def split_bits(key, spec):
+    return lax.with_sharding_constraint(jax.random.bits(key, (16, 24)), NamedSharding(MESH, spec))
+
+
+for spec in (P("x"), P(None, "x")):
+    add(f"bits_split_{spec}", functools.partial(split_bits, spec=spec), KEY)
+add("bits_of_devices", jax.shard_map(
+    lambda key: jax.random.bits(jax.random.fold_in(key, lax.axis_index("x")), (2, 5)),
+    mesh=MESH, in_specs=P(), out_specs=P("x")), KEY)
+
+# --- one element of each row
+
+ROWS = random(6, 5)
+AT = np.random.RandomState(1).randint(-3, 9, (6, 5)).astype(np.int32)
+
+
+def taken(x, at, axis):
+    return jnp.take_along_axis(x, jnp.expand_dims(at, axis), axis, mode="fill", fill_value=0.5)
+
+
+for axis in (0, 1, 2):
+    shape = [6, 5]
+    shape.insert(axis, 7)
+    add(f"gradient_along_{axis}",
+        jax.grad(lambda x, at, axis=axis: jnp.sum(jnp.sin(taken(x, at, axis)))),
+        random(*shape), AT, unwanted=["scatter"])
+add("cross_entropy", jax.grad(lambda x, at: -jnp.sum(jnp.take_along_axis(
+    jax.nn.log_softmax(x), at[:, None], 1))), random(6, 9), AT[:, 0] % 9, unwanted=["scatter"])
+
+
+def one_hot(join, x, at):
+    rows = jnp.arange(6)
+    return getattr(jnp.full((6, 9), 2.0, x.dtype).at[rows, at], join)(x, mode="drop")
+
+
+for join in ("set", "add", "subtract", "multiply", "max", "min"):
+    for dtype in (np.float32, np.int32, jnp.bfloat16, np.float16):
+        add(f"{join}_{np.dtype(dtype)}", functools.partial(one_hot, join),
+            jnp.asarray(ROWS[:, 0] * 3).astype(dtype), AT[:, 1])
+BATCH = lax.ScatterDimensionNumbers(
+    update_window_dims=(1,), inserted_window_dims=(1,), scatter_dims_to_operand_dims=(1,),
+    operand_batching_dims=(0, 3), scatter_indices_batching_dims=(1, 0))
+add("batched_rows", lambda u, at: lax.scatter_add(jnp.zeros((5, 4, 3, 6)), at[..., None],
+                                                  u, BATCH), random(6, 3, 5), AT,
+    unwanted=["scatter"])
+add("batched_set", lambda u, at: lax.scatter(jnp.ones((5, 4, 3, 6)), at[..., None], u, BATCH),
+    random(6, 3, 5), AT, unwanted=["scatter"])
+add("one_of_all", lambda u, i: jnp.zeros((7,)).at[i].set(u), np.float32(3), np.int32(4))
+add("one_line", lambda u, i: jnp.zeros((7, 3)).at[i].add(u), random(3), np.int32(6))
+add("several_per_row", lambda u, at: jnp.zeros((6, 9)).at[jnp.arange(6)[:, None], at].add(
+    u, mode="drop"), ROWS, AT)
+add("minus_zero", lambda x: 1 / jnp.zeros((3, 2)).at[jnp.arange(3), 0].add(x),
+    np.float32([-0.0, 0.0, 1.0]))
+
+if __name__ == "__main__":
+    cases.main(CASES)
