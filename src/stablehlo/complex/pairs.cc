@@ -364,7 +364,7 @@ class PairRewriter {
     } else if (kind == "constant") {
       pairs_[result] = constant(op, make);
     } else if (kind == "cholesky") {
-      pairs_[result] = ComplexMatrices(make).cholesky(operand(0), boolean(op, "lower"));
+      pairs_[result] = factored(op, operand(0), make);
     } else if (kind == "triangular_solve") {
       pairs_[result] = solved(op, operand(0), operand(1), make);
     } else if (kind == "iota") {
@@ -478,7 +478,28 @@ class PairRewriter {
     return found != nullptr && found->kind == Attribute::Kind::boolean && found->numbers[0] != 0;
   }
 
+  /// `a` must be [batch.., n, n], and `b`, if there is one, [batch.., n, m] or [batch.., m, n].
+  void check_matrices(const Operation& op, const Shape& a, const Shape* b, bool is_left) const {
+    constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
+    const std::size_t rank = a.size();
+    bool fits =
+        rank >= 2 && a[rank - 1] == a[rank - 2] && a[rank - 1] >= 0 && a[rank - 1] <= kMostRows;
+    if (fits && b != nullptr) {
+      Shape other = *b;
+      fits = other.size() == rank && other[rank - (is_left ? 2 : 1)] == a[rank - 1];
+      if (fits) other[rank - 1] = other[rank - 2] = a[rank - 1];
+      fits = fits && other == a;
+    }
+    if (!fits) fail_unsupported(context_, op, "matrices of other sizes");
+  }
+
+  Pair factored(const Operation& op, Pair x, PairMaker& make) const {
+    check_matrices(op, make.type(x.re).shape, nullptr, true);
+    return ComplexMatrices(make).cholesky(x, boolean(op, "lower"));
+  }
+
   Pair solved(const Operation& op, Pair a, Pair b, PairMaker& make) const {
+    check_matrices(op, make.type(a.re).shape, &make.type(b.re).shape, boolean(op, "left_side"));
     const std::string_view transpose = text_of(op, "transpose_a");
     if (transpose == "ADJOINT") a.im = make.neg(a.im);
     return ComplexMatrices(make).triangular_solve(
