@@ -241,7 +241,9 @@ TEST_P(Mpi, AModuleThatOneRankLacks) {
   const CommandOutcome run =
       launch(GetParam(), 1,
              command + " : -n 1 /bin/sh -c \"TESSERA_MPI=other exec " + command + "\"", folder_);
-  EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
+  // The launcher of MPICH joins the bits of all exit codes, 1 and 2, or has one of them.
+  EXPECT_GE(run.exit_code, 1) << run.stderr_text;
+  EXPECT_LE(run.exit_code, ends_others ? 1 : 3) << run.stderr_text;
   EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
   const std::string told = ends_others ? "found:  libtessera_mpi_other.so: cannot open"
                                        : "MPI_Init did not end within the timeout of 5 s: a "
