@@ -170,31 +170,6 @@ Pair FourierTransform::without_rows(Pair x) {
       x, [&](Value part) { return make_.reshape(part, {make_.type(part).shape[1]}); });
 }
 
-/// Both halves of the elements along the last dimension, even ones first.
-Pair FourierTransform::halves(Value x) {
-  std::vector<std::int64_t> shape = make_.type(x).shape;
-  const std::size_t last = shape.size() - 1;
-  shape[last] /= 2;
-  std::vector<std::int64_t> turns = shape;
-  turns.push_back(2);
-  const Value all = make_.reshape(x, turns);
-  const auto half = [&](std::int64_t i) {
-    return make_.reshape(make_.slice(all, last + 1, i, i + 1), shape);
-  };
-  const Value even = half(0);
-  return {even, half(1)};
-}
-
-Value FourierTransform::in_turn(Pair x) {
-  std::vector<std::int64_t> shape = make_.type(x.re).shape;
-  std::vector<std::int64_t> column = shape;
-  column.push_back(1);
-  shape.back() *= 2;
-  const Value joined = make_.concatenate(make_.reshape(x.re, column), make_.reshape(x.im, column),
-                                         column.size() - 1);
-  return make_.reshape(joined, shape);
-}
-
 /// (x + conj y) / 2 + factors (x - conj y) / 2: the transforms of even and of odd elements are sums
 /// and differences of that of complex numbers made of both.
 Pair FourierTransform::mixed(Pair x, Pair y, Pair factors) {
@@ -225,7 +200,7 @@ Pair FourierTransform::forward_real(Value x, std::size_t dim) {
   const auto range = [&](Value part, std::int64_t start, std::int64_t limit) {
     return make_.slice(part, last, start, limit);
   };
-  const Pair z = forward(halves(swapped(x, dim)), last);
+  const Pair z = forward(make_.halves(swapped(x, dim), last), last);
   const auto once_more = [&](Value part) {
     return make_.concatenate(part, range(part, 0, 1), last);
   };
@@ -269,7 +244,8 @@ Value FourierTransform::inverse_real(Pair x, std::size_t dim, std::int64_t lengt
     return std::complex<double>(0, 1) * root(k, length);
   });
   const Pair z = mixed(PairMaker::both(x, front), PairMaker::both(x, turned), without_rows(w));
-  return swapped(in_turn(inverse(z, last)), dim);
+  const Pair turns = inverse(z, last);
+  return swapped(make_.in_turn(turns.re, turns.im, last), dim);
 }
 
 Value FourierTransform::inverse_odd(Pair x, std::size_t dim, std::int64_t length) {

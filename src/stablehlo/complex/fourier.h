@@ -35,8 +35,6 @@ class FourierTransform {
   Pair with_matrix(Pair x, std::size_t dim, int sign);
   /// Of odd lengths, and of none.
   bytecode::ValueNumber inverse_odd(Pair x, std::size_t dim, std::int64_t length);
-  Pair halves(bytecode::ValueNumber x);
-  bytecode::ValueNumber in_turn(Pair x);
   Pair mixed(Pair x, Pair y, Pair factors);
   bytecode::ValueNumber swapped(bytecode::ValueNumber x, std::size_t dim);
   Pair moved_back(Pair x, std::size_t dim);

@@ -12,29 +12,10 @@ Pair ComplexMatrices::transpose(Pair x) {
   return PairMaker::both(x, [&](Value part) { return make_.transpose(part, order); });
 }
 
-PairMaker::Value ComplexMatrices::in_turn(Value x, Value y, std::size_t dim) {
-  std::vector<std::int64_t> shape = make_.type(x).shape;
-  std::vector<std::int64_t> column = shape;
-  column.insert(column.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
-  shape[dim] *= 2;
-  const Value joined =
-      make_.concatenate(make_.reshape(x, column), make_.reshape(y, column), dim + 1);
-  return make_.reshape(joined, shape);
-}
-
-PairMaker::Value ComplexMatrices::every_second(Value x, std::size_t dim, std::int64_t first) {
-  std::vector<std::int64_t> shape = make_.type(x).shape;
-  shape[dim] /= 2;
-  std::vector<std::int64_t> turns = shape;
-  turns.insert(turns.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 2);
-  const Value one = make_.slice(make_.reshape(x, turns), dim + 1, first, first + 1);
-  return make_.reshape(one, shape);
-}
-
 PairMaker::Value ComplexMatrices::blocks(Pair x) {
   const std::size_t column = last(x.re);
-  const Value upper = in_turn(x.re, make_.neg(x.im), column);
-  return in_turn(upper, in_turn(x.im, x.re, column), column - 1);
+  const Value upper = make_.in_turn(x.re, make_.neg(x.im), column);
+  return make_.in_turn(upper, make_.in_turn(x.im, x.re, column), column - 1);
 }
 
 /// As a column.
@@ -72,8 +53,7 @@ Pair ComplexMatrices::cholesky(Pair x, bool lower) {
   if (!lower) x = adjoint(x);
   const Value factor = make_.cholesky(blocks({x.re, without_diagonal(x.im)}));
   const std::size_t column = last(factor);
-  const Value first = every_second(factor, column, 0);
-  const Pair result = {every_second(first, column - 1, 0), every_second(first, column - 1, 1)};
+  const Pair result = make_.halves(make_.halves(factor, column).re, column - 1);
   return lower ? result : adjoint(result);
 }
 
@@ -96,8 +76,8 @@ Pair ComplexMatrices::triangular_solve(const TriangularForm& form, Pair a, Pair 
   a.im = without_diagonal(a.im);
   const std::size_t row = last(b.re) - 1;
   const Value x =
-      make_.triangular_solve(blocks(a), in_turn(b.re, b.im, row), form.lower != is_turned);
-  const Pair result = {every_second(x, row, 0), every_second(x, row, 1)};
+      make_.triangular_solve(blocks(a), make_.in_turn(b.re, b.im, row), form.lower != is_turned);
+  const Pair result = make_.halves(x, row);
   return form.left_side ? result : transpose(result);
 }
 

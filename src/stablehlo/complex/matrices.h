@@ -27,10 +27,6 @@ class ComplexMatrices {
   using Value = PairMaker::Value;
   std::size_t last(Value x) const { return make_.type(x).shape.size() - 1; }
   Pair transpose(Pair x);
-  /// Elements of x and y in turn along a dimension.
-  Value in_turn(Value x, Value y, std::size_t dim);
-  /// The elements of which `first` is the first along dimension `dim`, which were in turn.
-  Value every_second(Value x, std::size_t dim, std::int64_t first);
   Value blocks(Pair x);
   Value diagonal(Value x);
   Value without_diagonal(Value x);

@@ -155,6 +155,25 @@ PairMaker::Value PairMaker::concatenate(Value x, Value y, std::size_t dim) {
               {{"dimension", &integer(static_cast<std::int64_t>(dim))}});
 }
 
+PairMaker::Value PairMaker::in_turn(Value x, Value y, std::size_t dim) {
+  std::vector<std::int64_t> joined = shape(x);
+  std::vector<std::int64_t> column = joined;
+  column.insert(column.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
+  joined[dim] *= 2;
+  return reshape(concatenate(reshape(x, column), reshape(y, column), dim + 1), joined);
+}
+
+Pair PairMaker::halves(Value x, std::size_t dim) {
+  std::vector<std::int64_t> half = shape(x);
+  half[dim] /= 2;
+  std::vector<std::int64_t> turns = half;
+  turns.insert(turns.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 2);
+  const Value all = reshape(x, turns);
+  const auto part = [&](std::int64_t i) { return reshape(slice(all, dim + 1, i, i + 1), half); };
+  const Value even = part(0);
+  return {even, part(1)};
+}
+
 PairMaker::Value PairMaker::broadcast_last(Value x, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> dims;
   const std::size_t first = shape.size() - type(x).shape.size();

@@ -59,6 +59,10 @@ class PairMaker {
   Value slice(Value x, std::size_t dim, std::int64_t start, std::int64_t limit);
   Value reverse(Value x, std::size_t dim);
   Value concatenate(Value x, Value y, std::size_t dim);
+  /// Elements of x and y in turn along a dimension.
+  Value in_turn(Value x, Value y, std::size_t dim);
+  /// Of an even number of elements along a dimension the even ones, and the odd ones.
+  Pair halves(Value x, std::size_t dim);
   /// The dimensions of x are the last ones of the shape.
   Value broadcast_last(Value x, const std::vector<std::int64_t>& shape);
   /// Dimension `dim` of x times dimension 0 of a matrix, whose dimension 1 comes last.
