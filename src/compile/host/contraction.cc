@@ -138,6 +138,8 @@ class DotKernel final : public run::Kernel {
       : plan_(std::move(problem), operands.dtype, operands.num_workers), operands_(operands) {}
 
   int num_parts() const override { return plan_.num_parts(); }
+  std::int64_t flops() const override { return plan_.flops(); }
+  std::int64_t scratch_bytes() const override { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const auto bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
     plan_.run(buffers[0] + operands_.a_offset * bytes, buffers[1] + operands_.b_offset * bytes,
@@ -158,6 +160,16 @@ class SeveralKernels final : public run::Kernel {
   }
 
   int num_parts() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::int64_t flops() const override {
+    std::int64_t sum = 0;
+    for (const auto& kernel : kernels_) sum += kernel->flops();
+    return sum;
+  }
+  std::int64_t scratch_bytes() const override {
+    std::int64_t most = 0;
+    for (const auto& kernel : kernels_) most = std::max(most, kernel->scratch_bytes());
+    return most;
+  }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const auto i = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), part) -
                                             ends_.begin());

@@ -42,6 +42,19 @@ struct Product {
   ir::Ints batch = {}, rows = {}, columns = {};  // dimensions of the result
 };
 
+void exchange_operands(Product& product) {
+  product.operand_of_a = 1 - product.operand_of_a;
+  std::swap(product.a, product.b);
+  std::swap(product.rows, product.columns);
+}
+
+/// The number of elements that some dimensions of a type have.
+std::int64_t extent_of(const Type& type, const ir::Ints& dims) {
+  std::int64_t extent = 1;
+  for (const std::int64_t dim : dims) extent *= type.shape[static_cast<std::size_t>(dim)];
+  return extent;
+}
+
 /// B is the operand whose free dimensions are contiguous in the result.
 Product product_of(const LowerContext& context, const Equation& equation) {
   const auto& attributes = equation.attributes;
@@ -57,9 +70,15 @@ Product product_of(const LowerContext& context, const Equation& equation) {
   product.rows = ops::dims_from(batch, product.a.free.size());
   product.columns = ops::dims_from(batch + rows, product.b.free.size());
   if (!are_last_in_memory(function, context.fusion(), equation.results[0], product.columns)) {
-    product.operand_of_a = 1;
-    std::swap(product.a, product.b);
-    std::swap(product.rows, product.columns);
+    exchange_operands(product);
+  }
+  // A single column is computed as a row, as vectors hold columns.
+  const Type& type = function.type(equation.results[0]);
+  if (context.fusion().lies_as[equation.results[0]] == ir::kNoValue &&
+      extent_of(type, product.columns) == 1 && extent_of(type, product.rows) > 1) {
+    exchange_operands(product);
+    product.columns.insert(product.columns.end(), product.rows.begin(), product.rows.end());
+    product.rows.clear();
   }
   return product;
 }

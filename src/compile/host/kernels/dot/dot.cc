@@ -7,182 +7,121 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <algorithm>
-#include <cmath>
 #include <hwy/highway.h>
-#include <type_traits>
+#include <limits>
 #include <utility>
-#include <vector>
 
+#include "compile/host/kernels/dot/dot_blocks-inl.h"
+#include "compile/host/kernels/dot/dot_internal.h"
+#include "compile/host/kernels/gemm/gemm_scratch.h"
 #include "compile/host/kernels/parts.h"
-#include "compile/host/kernels/with_type.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tessera::kernels::HWY_NAMESPACE {
-namespace {
+namespace tessera::kernels::dot::HWY_NAMESPACE {
 
-constexpr std::size_t kColumns = 8;
-constexpr std::size_t kRows = 4;
-constexpr std::size_t kMaxLevels = 64;
-
-template <class T>
-HWY_INLINE T multiplied(T x, T y, T sum) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::fma(x, y, sum);
-  } else {
-    return static_cast<T>(sum + x * y);
-  }
-}
-
-/// A block of sums of rows and columns.
-template <class T>
-struct Sums {
-  T of[kRows][kColumns];
-};
-
-/// The tree of base/leaf_tree.h over blocks of sums.
-template <class T>
-class SumTree {
- public:
-  void push(Sums<T> sums) {
-    ++count_;
-    for (std::int64_t n = count_; n % 2 == 0; n /= 2) sums = added(stack_[--depth_], sums);
-    stack_[depth_++] = sums;
-  }
-  Sums<T> finish() {
-    if (depth_ == 0) return {};
-    Sums<T> sums = stack_[--depth_];
-    while (depth_ > 0) sums = added(stack_[--depth_], sums);
-    count_ = 0;
-    return sums;
-  }
-
- private:
-  static Sums<T> added(const Sums<T>& x, const Sums<T>& y) {
-    Sums<T> result;
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < kColumns; ++j)
-        result.of[i][j] = static_cast<T>(x.of[i][j] + y.of[i][j]);
-    }
-    return result;
-  }
-
-  std::vector<Sums<T>> stack_ = std::vector<Sums<T>>(kMaxLevels);
-  std::size_t depth_ = 0;
-  std::int64_t count_ = 0;
-};
-
-/// A range of rows of one batch.
-template <class T>
-class RowsOfBatch {
- public:
-  RowsOfBatch(const GemmProblem& p, const T* a, const T* b, T* c)
-      : p_(p), a_(a), b_(b), c_(c), panel_(p.a.k.size() * kColumns) {}
-
-  void run(std::size_t first, std::size_t end) {
-    for (std::size_t column = 0; column < p_.b.outer.size(); column += kColumns) {
-      pack(column);
-      for (std::size_t row = first; row < end; row += kRows) block(row, end, column);
-    }
-  }
-
- private:
-  /// The columns from `column` on, [k, kColumns]; columns behind the last one are zeros.
-  void pack(std::size_t column) {
-    const std::size_t count = std::min(kColumns, p_.b.outer.size() - column);
-    for (std::size_t k = 0; k < p_.b.k.size(); ++k) {
-      T* to = panel_.data() + k * kColumns;
-      for (std::size_t j = 0; j < count; ++j) to[j] = b_[p_.b.outer[column + j] + p_.b.k[k]];
-      std::fill(to + count, to + kColumns, T{});
-    }
-  }
-
-  void block(std::size_t row, std::size_t end, std::size_t column) {
-    const std::size_t rows = std::min(kRows, end - row);
-    const T* from[kRows];
-    for (std::size_t i = 0; i < kRows; ++i)
-      from[i] = a_ + p_.a.outer[row + std::min(i, rows - 1)];  // the last one again
-    std::int64_t begin = 0;
-    for (const std::int64_t leaf_end : p_.leaf_ends) {
-      tree_.push(leaf(from, begin, leaf_end));
-      begin = leaf_end;
-    }
-    const Sums<T> sums = tree_.finish();
-    const std::size_t columns = std::min(kColumns, p_.b.outer.size() - column);
-    for (std::size_t i = 0; i < rows; ++i)
-      std::copy_n(sums.of[i], columns, c_ + p_.c_rows[row + i] + column);
-  }
-
-  Sums<T> leaf(const T* const (&from)[kRows], std::int64_t begin, std::int64_t end) const {
-    Sums<T> sums = {};
-    for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
-      const T* b = panel_.data() + k * kColumns;
-      for (std::size_t i = 0; i < kRows; ++i) {
-        const T x = from[i][p_.a.k[k]];
-        for (std::size_t j = 0; j < kColumns; ++j)
-          sums.of[i][j] = multiplied(x, b[j], sums.of[i][j]);
-      }
-    }
-    return sums;
-  }
-
-  const GemmProblem& p_;
-  const T* a_;
-  const T* b_;
-  T* c_;
-  std::vector<T> panel_;
-  SumTree<T> tree_;
-};
-
-template <class T>
-void run_rows(const GemmProblem& p, const DotRows& range, const T* a, const T* b, T* c) {
-  const auto rows = static_cast<std::int64_t>(p.a.outer.size());
-  for (std::int64_t at = range.first; at < range.end;) {
-    const auto batch = static_cast<std::size_t>(at / rows);
-    const std::int64_t end = std::min(range.end, at / rows * rows + rows);
-    RowsOfBatch<T>(p, a + p.a.batch[batch], b + p.b.batch[batch], c + p.c_batch[batch])
-        .run(static_cast<std::size_t>(at % rows), static_cast<std::size_t>(end - at / rows * rows));
-    at = end;
-  }
-}
-
-void run_dot(const GemmProblem& p, DType dtype, const DotRows& rows, const std::byte* a,
-             const std::byte* b, std::byte* c) {
-  const auto run = [&]<class T>(T /*zero*/) {
-    run_rows(p, rows, reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b),
-             reinterpret_cast<T*>(c));
-  };
+void run_block(const BlockArgs& args, DType dtype) {
+  if (dtype == DType::f64) return Blocks<double>(args).run();
   // The low words of products and sums do not depend on signs.
-  if (dtype == DType::f64) return run(double{});
-  size_bytes(dtype) == 8 ? run(std::uint64_t{}) : run(std::uint32_t{});
+  if (size_bytes(dtype) == 8) return Blocks<std::uint64_t>(args).run();
+  Blocks<std::uint32_t>(args).run();
 }
 
-}  // namespace
-}  // namespace tessera::kernels::HWY_NAMESPACE
+}  // namespace tessera::kernels::dot::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(run_dot);
+namespace dot {
+HWY_EXPORT(run_block);
+}  // namespace dot
 
 namespace {
 
 constexpr std::int64_t kMinPartTerms = std::int64_t{128} * 1024;
+// A part with fewer sums takes longer to pack than to multiply.
+constexpr std::int64_t kMinPartSums = 1024;
+// Parts are cut at multiples of these.
+constexpr std::int64_t kUnitRows = 12;
+constexpr std::int64_t kUnitColumns = 32;
+
+std::int64_t size_of(const std::vector<std::int64_t>& table) {
+  return static_cast<std::int64_t>(table.size());
+}
+
+dot::Range part_of(std::int64_t units, int part, int parts) {
+  return {units * part / parts, units * (part + 1) / parts};
+}
 
 }  // namespace
 
 DotPlan::DotPlan(GemmProblem problem, DType dtype, int num_workers)
-    : problem_(std::move(problem)), dtype_(dtype) {
-  const auto count = [](const auto& table) { return static_cast<std::int64_t>(table.size()); };
-  num_rows_ = count(problem_.c_batch) * count(problem_.a.outer);
-  const std::int64_t terms = num_rows_ * count(problem_.b.outer) * count(problem_.a.k);
-  num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_rows_);
+    : problem_(std::move(problem)),
+      dtype_(dtype),
+      tree_(gemm::make_tree_program(problem_.leaf_ends, 1, dot::kBlockTerms, 1, false)) {
+  const std::int64_t rows = size_of(problem_.a.outer), columns = size_of(problem_.b.outer);
+  const std::int64_t batches = size_of(problem_.c_batch);
+  row_units_ = batches * gemm::ceil_div(rows, kUnitRows);
+  column_units_ = gemm::ceil_div(columns, kUnitColumns);
+  const std::int64_t terms = batches * rows * columns * size_of(problem_.a.k);
+  const std::int64_t most =
+      std::min(row_units_ * column_units_,
+               std::max<std::int64_t>(batches * rows * columns / kMinPartSums, num_workers));
+  cut(num_parts_for(num_workers, terms, kMinPartTerms, most), batches);
+}
+
+/// Chooses the numbers of parts for which the fewest elements are packed.
+void DotPlan::cut(int parts, std::int64_t batches) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t columns = 1; columns <= parts; ++columns) {
+    const std::int64_t rows = gemm::ceil_div(parts, columns);
+    if (columns > 1 && (columns > column_units_ || rows > row_units_)) continue;
+    const std::int64_t packed =
+        row_units_ * kUnitRows * columns + column_units_ * kUnitColumns * std::max(rows, batches);
+    if (packed >= least) continue;
+    least = packed;
+    row_parts_ = static_cast<int>(std::max<std::int64_t>(std::min(rows, row_units_), 1));
+    column_parts_ = static_cast<int>(columns);
+  }
+}
+
+std::int64_t DotPlan::flops() const {
+  if (dtype_ != DType::f64) return 0;
+  return 2 * size_of(problem_.c_batch) * size_of(problem_.a.outer) * size_of(problem_.b.outer) *
+         size_of(problem_.a.k);
+}
+
+std::int64_t DotPlan::scratch_bytes() const {
+  const dot::ScratchSizes sizes(tree_, size_of(problem_.a.outer), size_of(problem_.b.outer),
+                                size_of(problem_.a.k));
+  return sizes.all() * static_cast<std::int64_t>(size_bytes(dtype_));
 }
 
 void DotPlan::run(const std::byte* a, const std::byte* b, std::byte* c, int part) const {
-  const DotRows rows = {.first = num_rows_ * part / num_parts_,
-                        .end = num_rows_ * (part + 1) / num_parts_};
-  HWY_DYNAMIC_DISPATCH(run_dot)(problem_, dtype_, rows, a, b, c);
+  thread_local gemm::Scratch scratch;
+  const auto bytes = static_cast<std::int64_t>(size_bytes(dtype_));
+  const std::int64_t rows = size_of(problem_.a.outer), columns = size_of(problem_.b.outer);
+  const std::int64_t units = gemm::ceil_div(rows, kUnitRows);  // of a batch
+  const dot::Range of_rows = part_of(row_units_, part / column_parts_, row_parts_);
+  const dot::Range of_columns = part_of(column_units_, part % column_parts_, column_parts_);
+  void* memory = scratch.reserve(gemm::ceil_div(scratch_bytes(), sizeof(float)));
+  for (std::int64_t at = of_rows.first; at < of_rows.end;) {
+    const std::int64_t batch = at / units;
+    const std::int64_t end = std::min(of_rows.end, (batch + 1) * units);
+    const auto i = static_cast<std::size_t>(batch);
+    HWY_DYNAMIC_DISPATCH(dot::run_block)
+    ({.problem = &problem_,
+      .tree = &tree_,
+      .a = a + problem_.a.batch[i] * bytes,
+      .b = b + problem_.b.batch[i] * bytes,
+      .c = c + problem_.c_batch[i] * bytes,
+      .rows = {(at - batch * units) * kUnitRows, std::min((end - batch * units) * kUnitRows, rows)},
+      .columns = {of_columns.first * kUnitColumns,
+                  std::min(of_columns.end * kUnitColumns, columns)},
+      .scratch = memory},
+     dtype_);
+    at = end;
+  }
 }
 
 }  // namespace tessera::kernels

@@ -7,6 +7,7 @@
 #include <tessera/types.h>
 
 #include "compile/host/kernels/gemm/gemm.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
 
 namespace tessera::kernels {
 
@@ -17,21 +18,24 @@ class DotPlan {
   DotPlan(GemmProblem problem, DType dtype, int num_workers);
 
   static bool takes(DType dtype) { return dtype == DType::f64 || is_integer(dtype); }
-  int num_parts() const { return num_parts_; }
-  /// Each part writes rows of its own.
+  /// Floating point operations, without those of the summation tree. 0 for integers.
+  std::int64_t flops() const;
+  int num_parts() const { return row_parts_ * column_parts_; }
+  /// The most memory that a thread uses for packed operands and sums.
+  std::int64_t scratch_bytes() const;
+  /// Each part writes a block of its own.
   void run(const std::byte* a, const std::byte* b, std::byte* c, int part) const;
 
  private:
+  void cut(int parts, std::int64_t batches);
+
   GemmProblem problem_;
   DType dtype_;
-  std::int64_t num_rows_;  // of all batches
-  int num_parts_;
-};
-
-/// The rows [first, end), counted over all batches.
-struct DotRows {
-  std::int64_t first;
-  std::int64_t end;
+  gemm::TreeProgram tree_;
+  std::int64_t row_units_;  // groups of rows, of all batches
+  std::int64_t column_units_;
+  int row_parts_ = 1;
+  int column_parts_ = 1;
 };
 
 }  // namespace tessera::kernels

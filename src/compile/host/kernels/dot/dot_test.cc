@@ -125,5 +125,57 @@ TEST(Dot, IsTheDefinedSum) {
   }
 }
 
+TEST(Dot, HasBlocks) {
+  const Sizes all[] = {
+      {1, 190, 275, 40, false, {20, 40}},
+      {1, 15, 33, 1030, true, {520, 520, 800, 1030}},
+      {1, 345, 1, 300, false, {150, 300}},
+      {1, 1, 345, 300, true, {300}},
+  };
+  for (const Sizes& sizes : all) {
+    SCOPED_TRACE(sizes.rows);
+    compare<double>(sizes, DType::f64, 4);
+    compare<std::uint64_t>(sizes, DType::u64, 5);
+    compare<std::uint32_t>(sizes, DType::i32, 6);
+  }
+}
+
+TEST(Dot, RandomSizes) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](std::int64_t most) {
+      return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+    };
+    Sizes sizes = {up_to(3), up_to(40), up_to(70), 0, random() % 2 == 0, {}};
+    for (std::int64_t leaf = up_to(9); leaf > 0; --leaf) {
+      if (random() % 4 != 0) sizes.terms += up_to(90);
+      sizes.leaf_ends.push_back(sizes.terms);
+    }
+    compare<double>(sizes, DType::f64, seed);
+    compare<std::uint64_t>(sizes, DType::i64, seed);
+    compare<std::uint32_t>(sizes, DType::u32, seed);
+  }
+}
+
+// A sum whose products underflow is -0.0, and +0.0 after an empty grain.
+TEST(Dot, KeepsTheSignsOfZeros) {
+  for (const bool has_empty : {false, true}) {
+    Sizes sizes = {
+        1, 3,     5,
+        4, false, has_empty ? std::vector<std::int64_t>{4, 4} : std::vector<std::int64_t>{2, 4}};
+    const GemmProblem problem = problem_of(sizes);
+    const std::vector<double> a(12, -1e-300), b(20, 1e-300);
+    testing::on_every_target([&](const char*) {
+      std::vector<double> c(15, 1);
+      const DotPlan plan(problem, DType::f64, 1);
+      plan.run(reinterpret_cast<const std::byte*>(a.data()),
+               reinterpret_cast<const std::byte*>(b.data()), reinterpret_cast<std::byte*>(c.data()),
+               0);
+      for (const double x : c) EXPECT_EQ(std::bit_cast<std::uint64_t>(x) >> 63, has_empty ? 0 : 1);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tessera::kernels

@@ -64,27 +64,33 @@ inline constexpr int kNodeSize = kRows* Width::kCols;
 
 constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
+// Of f32 or f64.
 template <class V>
 HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  const D d;
-  HWY_ALIGN float x[count(kLanes)], y[count(kLanes)], z[count(kLanes)];
+  const hn::DFromV<V> d;
+  constexpr std::size_t kCount = hn::MaxLanes(hn::DFromV<V>());
+  HWY_ALIGN hn::TFromV<V> x[kCount], y[kCount], z[kCount];
   hn::Store(a, d, x);
   hn::Store(b, d, y);
   hn::Store(c, d, z);
-  for (int i = 0; i < kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  for (std::size_t i = 0; i < kCount; ++i) z[i] = std::fma(x[i], y[i], z[i]);
   return hn::Load(d, z);
 #elif (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2) && HWY_COMPILER_GCC_ACTUAL
   // With the intrinsic, g++ 12 picks the instruction form that overwrites a factor for some of a
   // tile's accumulators, and then spills a third of them.
-  asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  if constexpr (sizeof(hn::TFromV<V>) == 8) {
+    asm("vfmadd231pd %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  } else {
+    asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  }
   return c;
 #else
   return hn::MulAdd(a, b, c);
 #endif
 }
 
-// The operation of a step with one term of f32.
+// The operation of a step with one term of f32 or f64.
 struct FusedProduct {
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
@@ -118,33 +124,35 @@ template <int kRows, class Width, int... i>
 struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
   using D = typename Width::D;
   using V = typename Width::V;
+  using T = hn::TFromD<D>;
   static constexpr int kVecs = Width::kVecs;
   static constexpr int kLanes = Width::kLanes;
+  static constexpr int kSize = kNodeSize<kRows, Width>;
 
   V v[count(kRows * kVecs)];
 
   HWY_INLINE void zero() { ((v[i] = fresh_zero<D>()), ...); }
   HWY_INLINE void add_zero() { ((v[i] = hn::Add(v[i], hn::Zero(D()))), ...); }
-  HWY_INLINE void load(const float* node) { ((v[i] = hn::Load(D(), node + i * kLanes)), ...); }
-  HWY_INLINE void add(const float* node) {
+  HWY_INLINE void load(const T* node) { ((v[i] = hn::Load(D(), node + i * kLanes)), ...); }
+  HWY_INLINE void add(const T* node) {
     ((v[i] = hn::Add(v[i], hn::Load(D(), node + i * kLanes))), ...);
   }
   HWY_INLINE void add(const AccumulatorsOf& other) { ((v[i] = hn::Add(v[i], other.v[i])), ...); }
-  HWY_INLINE void store(float* node) const { (hn::Store(v[i], D(), node + i * kLanes), ...); }
-  HWY_INLINE void store_rows(float* c, const std::int64_t* c_rows) const {
+  HWY_INLINE void store(T* node) const { (hn::Store(v[i], D(), node + i * kLanes), ...); }
+  HWY_INLINE void store_rows(T* c, const std::int64_t* c_rows) const {
     (hn::StoreU(v[i], D(), c + c_rows[i / kVecs] + i % kVecs * kLanes), ...);
   }
 
 #if HWY_TARGET == HWY_AVX3
   // Only the last vector of a row is partial. On this target masked stores do not touch memory
   // beyond the row.
-  HWY_INLINE void store_columns(float* c, const std::int64_t* c_rows, int cols) const {
+  HWY_INLINE void store_columns(T* c, const std::int64_t* c_rows, int cols) const {
     constexpr int kWhole = (kVecs - 1) * kLanes;
     const auto mask = hn::FirstN(D(), static_cast<std::size_t>(cols - kWhole));
     (store_cut<i>(c + c_rows[i / kVecs], mask), ...);
   }
   template <int n, class Mask>
-  HWY_INLINE void store_cut(float* row, Mask mask) const {
+  HWY_INLINE void store_cut(T* row, Mask mask) const {
     if constexpr (n % kVecs == kVecs - 1) {
       hn::BlendedStore(v[n], mask, D(), row + (kVecs - 1) * kLanes);
     } else {
@@ -168,6 +176,18 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
 template <int kRows, class Width>
 using Accumulators =
     AccumulatorsOf<kRows, Width, std::make_integer_sequence<int, kRows * Width::kVecs>>;
+
+// Merges a new node with the nodes below `top`; returns the new top.
+template <class Node>
+HWY_INLINE typename Node::T* apply(const NodeActions& actions, typename Node::T* top, Node& acc) {
+  for (std::int32_t i = 0; i < actions.merges; ++i) {
+    if ((actions.zeros >> i) & 1u) acc.add_zero();
+    top -= Node::kSize;
+    acc.add(top);
+  }
+  if ((actions.zeros >> actions.merges) & 1u) acc.add_zero();
+  return top;
+}
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

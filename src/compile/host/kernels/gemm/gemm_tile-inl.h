@@ -21,18 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Merges a new node with the nodes below `top`; returns the new top.
-template <int kRows, class Width>
-HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, Width>& acc) {
-  for (std::int32_t i = 0; i < actions.merges; ++i) {
-    if ((actions.zeros >> i) & 1u) acc.add_zero();
-    top -= kNodeSize<kRows, Width>;
-    acc.add(top);
-  }
-  if ((actions.zeros >> actions.merges) & 1u) acc.add_zero();
-  return top;
-}
-
 // Stores columns that are not adjacent in C.
 template <int kRows, class Width>
 HWY_NOINLINE void scatter_result(const Accumulators<kRows, Width>& acc, const LaneTable& lanes,

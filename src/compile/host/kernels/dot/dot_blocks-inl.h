@@ -1,0 +1,292 @@
+// Blocks of a product of f64 or of integers, compiled once per instruction set.
+#if defined(TESSERA_KERNELS_DOT_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_DOT_BLOCKS_INL_H_
+#undef TESSERA_KERNELS_DOT_BLOCKS_INL_H_
+#else
+#define TESSERA_KERNELS_DOT_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <hwy/highway.h>
+#include <type_traits>
+
+#include "compile/host/kernels/dot/dot_internal.h"
+#include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::dot::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace tiles = gemm::HWY_NAMESPACE;
+
+struct WrappingProduct {
+  template <class V>
+  static HWY_INLINE V add(V a, V b, V c) {
+    return hn::Add(hn::Mul(a, b), c);
+  }
+};
+
+template <class T>
+using ProductOf =
+    std::conditional_t<std::is_floating_point_v<T>, tiles::FusedProduct, WrappingProduct>;
+template <class T>
+using WidthOf = tiles::TileWidth<hn::ScalableTag<T>, 2>;
+
+// AVX2 multiplies integers of 64 bits in eight steps, which take registers.
+template <class T>
+inline constexpr int kRowsOf =
+    HWY_TARGET == HWY_AVX2&& std::is_same_v<T, std::uint64_t> ? 2 : tiles::kTileRows;
+
+// The elements of A for one term: one per row.
+template <class T>
+struct PackedColumn {
+  const T* a;
+  HWY_INLINE const T* at(int row) const { return a + row; }
+};
+
+template <class T>
+struct Tile {
+  const T* a;               // [terms, rows]
+  const T* b;               // [terms, columns], or where the columns of the product are
+  const std::int64_t* b_k;  // where a term is from `b` on, if B is not packed
+  T* stack;
+  T* slots;
+  T* c;
+  const std::int64_t* c_rows;
+  int rows;  // of the result, at most those of the tile
+  int columns;
+};
+
+template <class T, int kRows>
+HWY_INLINE void store_part(const tiles::Accumulators<kRows, WidthOf<T>>& acc, const Tile<T>& tile) {
+  HWY_ALIGN T node[tiles::count(kRows * WidthOf<T>::kCols)];
+  acc.store(node);
+  for (int i = 0; i < tile.rows; ++i)
+    std::copy_n(node + i * WidthOf<T>::kCols, tile.columns, tile.c + tile.c_rows[i]);
+}
+
+// Adds the terms of a chunk.
+template <class T, int kRows, bool kIsPacked>
+HWY_NOINLINE void run_tile(const gemm::TreeProgram& tree, const gemm::Chunk& chunk,
+                           const Tile<T>& tile) {
+  using Width = WidthOf<T>;
+  const typename Width::D d;
+  tiles::Accumulators<kRows, Width> acc;
+  T* slot_top = tile.slots + chunk.slot * acc.kSize;
+  if (chunk.resumes) {
+    acc.load(slot_top);
+  } else {
+    acc.zero();
+  }
+  const T* a = tile.a;
+  const T* b = tile.b;
+  const std::int64_t* b_k = tile.b_k;
+  T* top = tile.stack;
+  const gemm::Segment* segment = tree.segments.data() + chunk.segment_begin;
+  const gemm::Segment* last = tree.segments.data() + chunk.segment_end - 1;
+  for (;; ++segment) {
+    for (std::int64_t k = segment->lengths[0]; k > 0; --k) {
+      if constexpr (!kIsPacked) b = tile.b + *b_k++;
+      const typename Width::V of_b[] = {hn::LoadU(d, b), hn::LoadU(d, b + Width::kLanes)};
+      acc.template step<ProductOf<T>>(PackedColumn<T>{a}, of_b);
+      a += kRows;
+      if constexpr (kIsPacked) b += Width::kCols;
+    }
+    top = tiles::apply(segment->after, top, acc);
+    if (segment == last) break;
+    acc.store(top);
+    top += acc.kSize;
+    acc.zero();
+  }
+  slot_top = tiles::apply(chunk.after, slot_top, acc);
+  if (!chunk.finishes) return acc.store(slot_top);
+  if (tile.rows == kRows && tile.columns == Width::kCols)
+    return acc.store_rows(tile.c, tile.c_rows);
+  store_part<T, kRows>(acc, tile);
+}
+
+// Rows of A or columns of B, which are packed tile by tile: [tiles, terms, lanes of the tile].
+template <class T>
+struct PackArgs {
+  const T* from;
+  const std::int64_t* outer;
+  std::int64_t lanes;  // of all tiles
+  const std::int64_t* k;
+  std::int64_t terms;
+  T* to;
+};
+
+// Packs one tile of kLanes. Lanes beyond the last one repeat it: their sums are not stored.
+template <class T, int kLanes>
+HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
+  const T* rows[tiles::count(kLanes)];
+  for (int i = 0; i < kLanes; ++i)
+    rows[i] = args.from + args.outer[std::min<std::int64_t>(i, args.lanes - 1)];
+  T* to = args.to;
+  for (std::int64_t t = 0; t < args.terms; ++t, to += kLanes) {
+    const std::int64_t offset = args.k[t];
+    for (int i = 0; i < kLanes; ++i) to[i] = rows[i][offset];
+  }
+}
+
+// Packs whole tiles of adjacent lanes. Goes through k, and for each k through all tiles, because
+// memory is fastest when it is read in order.
+template <class T, int kLanes>
+HWY_NOINLINE void pack_adjacent(const PackArgs<T>& args, std::int64_t num_tiles) {
+  for (std::int64_t t = 0; t < args.terms; ++t) {
+    const T* from = args.from + args.outer[0] + args.k[t];
+    T* to = args.to + t * kLanes;
+    for (std::int64_t i = 0; i < num_tiles; ++i, from += kLanes, to += args.terms * kLanes)
+      std::copy_n(from, kLanes, to);
+  }
+}
+
+template <class T>
+bool are_adjacent(const PackArgs<T>& args, std::int64_t lanes) {
+  for (std::int64_t i = 1; i < lanes; ++i) {
+    if (args.outer[i] != args.outer[0] + i) return false;
+  }
+  return true;
+}
+
+template <class T, int kLanes>
+void pack_whole_tiles(PackArgs<T> args) {
+  const std::int64_t num_tiles = args.lanes / kLanes;
+  if (are_adjacent(args, num_tiles * kLanes)) return pack_adjacent<T, kLanes>(args, num_tiles);
+  for (std::int64_t i = 0; i < num_tiles; ++i) {
+    pack_tile<T, kLanes>(args);
+    args.outer += kLanes;
+    args.lanes -= kLanes;
+    args.to += args.terms * kLanes;
+  }
+}
+
+// Calls body with the smallest height of tiles, as a constant, that has room for `rows`.
+template <class T, class Body>
+HWY_INLINE void with_height(std::int64_t rows, const Body& body) {
+  constexpr int kMost = kRowsOf<T>;
+  if (rows == 1) return body(std::integral_constant<int, 1>());
+  if constexpr (kMost > 2) {
+    if (rows == 2) return body(std::integral_constant<int, 2>());
+  }
+  if constexpr (kMost > 4) {
+    if (rows <= 4) return body(std::integral_constant<int, 4>());
+  }
+  if constexpr (kMost > 8) {
+    if (rows <= 8) return body(std::integral_constant<int, 8>());
+  }
+  body(std::integral_constant<int, kMost>());
+}
+
+template <class T>
+class Blocks {
+ public:
+  explicit Blocks(const BlockArgs& args) : args_(args), p_(*args.problem), tree_(*args.tree) {
+    const ScratchSizes sizes(tree_, args.rows.count(), args.columns.count(),
+                             static_cast<std::int64_t>(p_.a.k.size()));
+    packed_a_ = static_cast<T*>(args.scratch);
+    packed_b_ = packed_a_ + sizes.a;
+    stack_ = packed_b_ + sizes.b;
+    slots_ = stack_ + sizes.stack;
+  }
+
+  void run() const {
+    for (std::int64_t row = args_.rows.first; row < args_.rows.end; row += kBlockRows) {
+      const Range rows = {row, std::min(row + kBlockRows, args_.rows.end)};
+      for (std::int64_t j = args_.columns.first; j < args_.columns.end; j += kBlockColumns) {
+        const Range columns = {j, std::min(j + kBlockColumns, args_.columns.end)};
+        for (const gemm::Chunk& chunk : tree_.chunks) run_chunk(chunk, rows, columns);
+        if (tree_.chunks.empty()) clear(rows, columns);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kRows = kRowsOf<T>;
+  static constexpr int kColumns = WidthOf<T>::kCols;
+
+  void run_chunk(const gemm::Chunk& chunk, const Range& rows, const Range& columns) const {
+    const std::int64_t terms = chunk.k_end - chunk.k_begin;
+    pack_a(chunk, rows);
+    const std::int64_t packed_from = pack_b(chunk, columns, rows.count() == 1);
+    T* slots = slots_;
+    for (std::int64_t j = columns.first; j < columns.end; j += kColumns) {
+      for (std::int64_t i = rows.first; i < rows.end; i += kRows) {
+        const Tile<T> tile = {
+            .a = packed_a_ + (i - rows.first) * terms,
+            .b = j < packed_from
+                     ? static_cast<const T*>(args_.b) + p_.b.outer[static_cast<std::size_t>(j)]
+                     : packed_b_ + (j - columns.first) * terms,
+            .b_k = p_.b.k.data() + chunk.k_begin,
+            .stack = stack_,
+            .slots = slots,
+            .c = static_cast<T*>(args_.c) + j,
+            .c_rows = p_.c_rows.data() + i,
+            .rows = static_cast<int>(std::min<std::int64_t>(kRows, rows.end - i)),
+            .columns = static_cast<int>(std::min<std::int64_t>(kColumns, columns.end - j))};
+        if (j < packed_from) {
+          run_tile<T, 1, false>(tree_, chunk, tile);
+        } else {
+          with_height<T>(tile.rows,
+                         [&](auto height) { run_tile<T, height.value, true>(tree_, chunk, tile); });
+        }
+        slots += std::int64_t{tree_.num_slots} * kRows * kColumns;
+      }
+    }
+  }
+
+  void pack_a(const gemm::Chunk& chunk, const Range& rows) const {
+    PackArgs<T> args = {.from = static_cast<const T*>(args_.a),
+                        .outer = p_.a.outer.data() + rows.first,
+                        .lanes = rows.count(),
+                        .k = p_.a.k.data() + chunk.k_begin,
+                        .terms = chunk.k_end - chunk.k_begin,
+                        .to = packed_a_};
+    pack_whole_tiles<T, kRows>(args);
+    const std::int64_t whole = args.lanes / kRows * kRows;
+    if (whole == args.lanes) return;
+    args.outer += whole;
+    args.lanes -= whole;
+    args.to += whole * args.terms;
+    with_height<T>(args.lanes, [&](auto height) { pack_tile<T, height.value>(args); });
+  }
+
+  // Returns the first column that is packed. A single row reads whole tiles where they lie, if
+  // their columns are adjacent.
+  std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_single_row) const {
+    PackArgs<T> args = {.from = static_cast<const T*>(args_.b),
+                        .outer = p_.b.outer.data() + columns.first,
+                        .lanes = columns.count(),
+                        .k = p_.b.k.data() + chunk.k_begin,
+                        .terms = chunk.k_end - chunk.k_begin,
+                        .to = packed_b_};
+    const std::int64_t whole = args.lanes / kColumns * kColumns;
+    const bool is_in_place = is_single_row && are_adjacent(args, whole);
+    if (!is_in_place) pack_whole_tiles<T, kColumns>(args);
+    args.outer += whole;
+    args.lanes -= whole;
+    args.to += whole * args.terms;
+    if (args.lanes > 0) pack_tile<T, kColumns>(args);
+    return is_in_place ? columns.first + whole : columns.first;
+  }
+
+  void clear(const Range& rows, const Range& columns) const {
+    for (std::int64_t i = rows.first; i < rows.end; ++i) {
+      T* row = static_cast<T*>(args_.c) + p_.c_rows[static_cast<std::size_t>(i)];
+      std::fill(row + columns.first, row + columns.end, T{});
+    }
+  }
+
+  const BlockArgs& args_;
+  const GemmProblem& p_;
+  const gemm::TreeProgram& tree_;
+  T* packed_a_;
+  T* packed_b_;
+  T* stack_;
+  T* slots_;
+};
+
+}  // namespace tessera::kernels::dot::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TESSERA_KERNELS_DOT_BLOCKS_INL_H_
