@@ -8,6 +8,7 @@
 #include "plugin/call.h"
 #include "plugin/client.h"
 #include "plugin/layouts.h"
+#include "plugin/profiler.h"
 #include "plugin/program.h"
 
 namespace tessera::plugin {
@@ -86,7 +87,9 @@ void attributes(abi::PluginAttributes& a) {
 }
 
 abi::PluginApi make_table() {
+  static abi::ProfilerExtension profiler = profiler_extension();
   static abi::LayoutsExtension layouts = layouts_extension();
+  layouts.next = &profiler.head;
   static abi::ShardingsExtension shardings = {
       .next = &layouts, .of_arguments = argument_shardings, .of_results = result_shardings};
   abi::PluginApi api;

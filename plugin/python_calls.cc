@@ -61,6 +61,22 @@ class PythonFunction {
 
 }  // namespace
 
+WithoutPythonLock::WithoutPythonLock() {
+  PythonCalls calls;
+  {
+    Registered& python = registered();
+    const std::shared_lock lock(python.mutex);
+    calls = python.calls;
+  }
+  if (calls.holds_lock == nullptr || calls.holds_lock() == 0) return;
+  take_ = calls.take_lock;
+  state_ = calls.give_lock();
+}
+
+WithoutPythonLock::~WithoutPythonLock() {
+  if (take_ != nullptr) take_(state_);
+}
+
 detail::HostCall python_function(std::int64_t number, const Span& where) {
   {
     Registered& python = registered();

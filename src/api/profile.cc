@@ -1,13 +1,11 @@
-// The public interface of profiles: adds programs and steps to what the engine records.
+// The public interface of profiles.
 #include "profile/profile.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
 #include <mutex>
-#include <unistd.h>
 #include <utility>
 
 #include <tessera/engine.h>
@@ -15,7 +13,7 @@
 #include <tessera/profile.h>
 
 #include "api/context/settings.h"
-#include "api/program.h"
+#include "api/inspect/recording.h"
 #include "run/devices/backend.h"
 #include "run/engine.h"
 #include "run/transport/processes.h"
@@ -26,40 +24,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is recorded in addition to the trace of the engine.
-struct Recording {
+/// What has been started.
+struct Started {
   std::mutex mutex;
-  bool is_on = false;
-  fs::path run;
-  std::int64_t start_ns = 0;  // since 1970
-  std::vector<profile::TracedProgram> programs;
-  std::vector<profile::StepTime> steps;
-  run::Backend* traced_backend = nullptr;    // whose calls are recorded too
-  run::Backend* profiled_backend = nullptr;  // or timed
+  fs::path run;                              // where the trace will be written
+  run::Backend* profiled_backend = nullptr;  // whose calls are timed
 };
 
-Recording& recording() {
-  static auto* const one = new Recording;
+Started& started() {
+  static auto* const one = new Started;
   return *one;
-}
-
-std::int64_t now_ns() { return run::ns_of(run::Clock::now()); }
-
-std::string parameter_path(const detail::ParamInfoPtr& info) {
-  return info == nullptr ? "" : info->path;
-}
-
-std::vector<std::string> parameter_paths(const std::vector<detail::ParamInfoPtr>& infos) {
-  std::vector<std::string> paths;
-  for (const detail::ParamInfoPtr& info : infos) paths.push_back(parameter_path(info));
-  return paths;
-}
-
-std::string host_name() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof(name) - 1);
-  const std::string host = name;
-  return process_count() == 1 ? host : fmt::format("{}_{}", host, process_index());
 }
 
 /// A new folder if there is one process. Several processes must get the same folder, so its name is
@@ -116,7 +90,7 @@ RegionTime region_of(const run::DeviceCallTotal& total) {
 
 void start_profile() {
   run::Engine::instance().start_profile();
-  Recording& all = recording();
+  Started& all = started();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.profiled_backend = current_backend();
   if (all.profiled_backend != nullptr) all.profiled_backend->start_profile();
@@ -127,7 +101,7 @@ std::vector<RegionTime> stop_profile() {
   for (const run::RegionTime& time : run::Engine::instance().stop_profile()) {
     regions.push_back(region_of(time));
   }
-  Recording& all = recording();
+  Started& all = started();
   const std::lock_guard<std::mutex> lock(all.mutex);
   run::Backend* const backend = std::exchange(all.profiled_backend, nullptr);
   if (backend == nullptr) return regions;
@@ -139,91 +113,24 @@ std::vector<RegionTime> stop_profile() {
   return regions;
 }
 
-namespace detail {
-
-void note_program(const Program& program) {
-  if (!run::Engine::instance().is_traced()) return;
-  Recording& all = recording();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (const profile::TracedProgram& known : all.programs) {
-    if (known.executable == program.executable) return;
-  }
-  std::string name = program.name;
-  if (name.empty()) {
-    const auto& equations = program.traced.equations;
-    name = equations.empty() ? "copy" : std::string(ir::op_name(*equations.back().op));
-  }
-  all.programs.push_back({.name = std::move(name),
-                          .executable = program.executable,
-                          .input_paths = parameter_paths(program.input_infos),
-                          .output_paths = parameter_paths(program.output_infos)});
-}
-
-}  // namespace detail
-
 namespace profile {
 
 void start_trace(const std::string& folder, std::source_location where) {
   const std::int64_t seconds = process_allgather(std::time(nullptr), where).at(0);
-  Recording& all = recording();
+  Started& all = started();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.is_on) {
-    throw UserError({.what = "start_trace: a trace is already being recorded",
-                     .where = Span(where),
-                     .found = "a trace that has not been stopped",
-                     .wanted = "one trace at a time",
-                     .cure = "call profile::stop_trace() first"});
-  }
+  detail::check_not_recording(where);
   const fs::path runs = fs::path(folder) / "plugins" / "profile";
   check_folder(runs);
-  machine_peaks(num_threads());
-  all.run = folder_of_run(runs, seconds);
-  all.programs.clear();
-  all.steps.clear();
-  all.traced_backend = current_backend();
-  if (all.traced_backend != nullptr) all.traced_backend->start_trace();
-  all.is_on = true;
-  all.start_ns =
-      std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-  run::Engine::instance().start_trace();
+  const fs::path run = folder_of_run(runs, seconds);
+  detail::start_recording(where);
+  all.run = run;
 }
 
 std::string stop_trace(std::source_location where) {
-  Recording& all = recording();
+  Started& all = started();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.is_on) {
-    throw UserError({.what = "stop_trace: no trace is being recorded",
-                     .where = Span(where),
-                     .found = "no start_trace() before it, or a stop_trace() since then",
-                     .wanted = "a trace that has been started",
-                     .cure = "call profile::start_trace(folder) first"});
-  }
-  all.is_on = false;
-  Trace trace{.engine = run::Engine::instance().stop_trace(),
-              .programs = std::move(all.programs),
-              .steps = std::move(all.steps),
-              .rank = process_count() == 1 ? -1 : process_index(),
-              .num_threads = num_threads(),
-              .peaks = machine_peaks(num_threads())};
-  all.programs.clear();
-  all.steps.clear();
-  if (all.traced_backend != nullptr) trace.accelerator = all.traced_backend->stop_trace();
-  return write(space_of(trace, host_name(), all.start_ns), all.run).string();
-}
-
-Step::Step(std::int64_t number)
-    : number_(number), start_ns_(run::Engine::instance().is_traced() ? now_ns() : -1) {}
-
-Step::~Step() {
-  if (start_ns_ < 0) return;
-  Recording& all = recording();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.is_on) return;
-  try {
-    all.steps.push_back({number_, start_ns_, now_ns()});
-  } catch (const std::bad_alloc&) {
-    return;  // this step is left out of the trace
-  }
+  return write(detail::stop_recording(where), all.run).string();
 }
 
 }  // namespace profile

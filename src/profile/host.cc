@@ -15,7 +15,7 @@ class HostRows {
   explicit HostRows(const Traced& traced) : traced_(traced) {}
 
   Plane make() {
-    const std::size_t step_kind = plane_.add_kind({.name = "train"});
+    const std::size_t step_kind = plane_.add_kind({.name = std::string(kStepKind)});
     for (const StepTime& step : traced_.steps()) {
       Event marked = event(step_kind, step.start_ns, step.end_ns);
       marked.stats = {{"step_num", step.number}};
@@ -24,7 +24,7 @@ class HostRows {
     for (const run::ExecutionTrace& execution : traced_.trace().engine.executions) {
       if (const Program* program = traced_.program_of(execution)) add(execution, *program);
     }
-    plane_.name = "/host:CPU";
+    plane_.name = kHostPlane;
     for (auto& [thread, events] : lines_) add_line(thread, events);
     if (traced_.trace().accelerator) add_calls(traced_, plane_);
     add_buffers();
@@ -68,7 +68,7 @@ class HostRows {
 
   static std::string name_of(int thread) {
     if (thread == run::PartTime::kCommunicator) return "communication";
-    if (thread == 0) return "main thread";
+    if (thread == 0) return std::string(kCallerLine);
     if (thread < run::PartTime::kMoreCallers) return fmt::format("worker {}", thread);
     return fmt::format("caller {}", thread - run::PartTime::kMoreCallers + 2);
   }

@@ -45,6 +45,19 @@ Space space_of(const Trace& trace, const std::string& host, std::int64_t start_n
   return space;
 }
 
+std::string space_for_jax(Space space) {
+  for (Plane& plane : space.planes) {
+    if (plane.name != kHostPlane) continue;
+    plane.name = "/host:TPU-runtime";  // JAX joins this plane with its own one
+    for (Line& line : plane.lines) {
+      if (line.name == kCallerLine) line.name = "tessera";
+      std::erase_if(line.events,
+                    [&](const Event& event) { return plane.kinds[event.kind].name == kStepKind; });
+    }
+  }
+  return to_xspace(space);
+}
+
 namespace {
 
 [[noreturn]] void fail(const fs::path& path, const std::string& why) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profile/machine.h"
@@ -78,6 +79,11 @@ std::vector<Plane> device_planes(const Traced& traced);
 std::vector<Plane> accelerator_planes(const Traced& traced);
 /// The rows of the calls of the accelerator, one for each thread that makes them.
 void add_calls(const Traced& traced, Plane& host);
+/// Names in the plane of the host.
+inline constexpr std::string_view kHostPlane = "/host:CPU";
+inline constexpr std::string_view kCallerLine = "main thread";
+inline constexpr std::string_view kStepKind = "train";
+
 /// `/host:CPU`: threads, steps and buffers; `/host:metadata`: the programs.
 Plane host_plane(const Traced& traced);
 Plane metadata_plane(const Traced& traced);

@@ -67,7 +67,8 @@ struct ProfilerApi {
 
 struct ProfilerExtension {
   ExtensionHead head;
-  ProfilerApi* api = nullptr;  // may be missing
+  ProfilerApi* api = nullptr;   // may be missing
+  std::int64_t context_id = 0;  // of the call that has this extension; 0 in that of a plugin
 };
 
 }  // namespace tessera::run::pjrt::abi

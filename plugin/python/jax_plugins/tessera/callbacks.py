@@ -35,7 +35,9 @@ _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 class _Calls(ctypes.Structure):
     """PythonCalls in plugin/python_calls.h."""
-    _fields_ = [("call", _CALL), ("hold", _HOLD), ("release", _RELEASE)]
+    _fields_ = [("call", _CALL), ("hold", _HOLD), ("release", _RELEASE),
+                ("holds_lock", ctypes.c_void_p), ("give_lock", ctypes.c_void_p),
+                ("take_lock", ctypes.c_void_p)]
 
 
 _numbers = itertools.count(1)
@@ -262,7 +264,10 @@ def register(library_path):
     _library = ctypes.CDLL(library_path)
     _library.tessera_set_python_calls.argtypes = [ctypes.POINTER(_Calls)]
     _library.tessera_call_failed.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    _calls = _Calls(_CALL(_call), _HOLD(_hold), _RELEASE(_release))
+    of_python = [ctypes.cast(function, ctypes.c_void_p) for function in
+                 (ctypes.pythonapi.PyGILState_Check, ctypes.pythonapi.PyEval_SaveThread,
+                  ctypes.pythonapi.PyEval_RestoreThread)]
+    _calls = _Calls(_CALL(_call), _HOLD(_hold), _RELEASE(_release), *of_python)
     _library.tessera_set_python_calls(_calls)
     atexit.register(_end)
     for primitive, rule in ((jax_callback.pure_callback_p, _pure_callback),
