@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include <tessera/engine.h>
@@ -120,8 +121,9 @@ TEST(IsolatedLm, MistakesAreToldOnce) {
 
 class IsolatedErrors : public ReportedRuns {
  protected:
-  /// Trains without end with one process per device of `mesh`. In rank 1, a thread calls `fail`
-  /// soon after the first steps, and `in_step` runs before each step. Returns the exit code.
+  /// Trains without end with one process per device of `mesh`. In failing ranks, a thread
+  /// calls `fail` soon after the first steps; in rank 1, `in_step` runs before each step. Returns
+  /// the exit code.
   int train(
       const Mesh& mesh, double timeout_s, const std::function<void()>& fail,
       const std::function<void(int)>& in_step = [](int) {}) {
@@ -143,7 +145,7 @@ class IsolatedErrors : public ReportedRuns {
       const Array ids = device_put(tokens.batch(0, 8), P{"data"});
       std::thread failing;
       for (int i = 0; i < 1000000; ++i) {
-        if (i == 3 && process_index() == 1) {
+        if (i == 3 && failing_.contains(process_index())) {
           failing = std::thread([&] {
             std::this_thread::sleep_for(milliseconds(30));
             fail();
@@ -172,6 +174,7 @@ class IsolatedErrors : public ReportedRuns {
     }
   }
 
+  std::set<int> failing_ = {1};
   double seconds_ = 0;
 };
 
@@ -191,6 +194,18 @@ TEST_F(IsolatedErrors, AProcessStops) {
     EXPECT_EQ(report("parent"), "rank 1 was stopped and was killed");
     EXPECT_LT(seconds_, 30);
   }
+}
+
+TEST_F(IsolatedErrors, SeveralProcessesStop) {
+  failing_ = {1, 2};
+  EXPECT_EQ(train(make_mesh({{"data", 4}}), 3, [] { kill(getpid(), SIGSTOP); }), 2);
+  for (const char* rank : {"0", "3"}) {
+    EXPECT_NE(
+        report(rank).find("rank 1 did not answer within the timeout of 3 s, nor did rank 2; rank "),
+        std::string::npos)
+        << report(rank);
+  }
+  EXPECT_LT(seconds_, 30);
 }
 
 TEST_F(IsolatedErrors, AProcessThrows) {

@@ -220,7 +220,7 @@ std::optional<Finding> LinkTransport::fault() {
     if (peer(rank).has_left && !link_->is_pending(rank)) continue;
     return Finding{.reason = Reason::ended, .culprit = rank, .text = "has ended"};
   }
-  if (std::optional<Finding> silent = silent_peer()) return silent;
+  if (std::optional<Finding> silent = silent_peers()) return silent;
   if (stuck_ < patience_) return std::nullopt;
   beats_[static_cast<std::size_t>(rank_)] = own_beat();
   const auto least = std::chrono::duration_cast<milliseconds>(patience_ / 2).count();
@@ -228,16 +228,21 @@ std::optional<Finding> LinkTransport::fault() {
                      [&](int rank) { return name(rank); });
 }
 
-std::optional<Finding> LinkTransport::silent_peer() {
+/// Blames the first silent process, and names the others: some of them may have waited for it.
+std::optional<Finding> LinkTransport::silent_peers() {
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<int> silent;
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank == rank_ || peer(rank).has_left || peer(rank).silence < patience_) continue;
-    const std::chrono::duration<double> seconds = options_.timeout;
-    return Finding{
-        .reason = Reason::silent,
-        .culprit = rank,
-        .text = fmt::format("did not answer within the timeout of {:.4g} s", seconds.count())};
+    if (rank != rank_ && !peer(rank).has_left && peer(rank).silence >= patience_)
+      silent.push_back(rank);
   }
-  return std::nullopt;
+  if (silent.empty()) return std::nullopt;
+  const std::chrono::duration<double> seconds = options_.timeout;
+  std::string text = fmt::format("did not answer within the timeout of {:.4g} s", seconds.count());
+  for (std::size_t i = 1; i < std::min(silent.size(), kMostNamed); ++i)
+    text += (i == 1 ? ", nor did " : ", ") + name(silent[i]);
+  if (silent.size() > kMostNamed) text += fmt::format(" and {} more", silent.size() - kMostNamed);
+  return Finding{.reason = Reason::silent, .culprit = silent[0], .text = std::move(text)};
 }
 
 Finding LinkTransport::diverged(const Link::Mismatch& mismatch) const {

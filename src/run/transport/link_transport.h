@@ -68,7 +68,7 @@ class LinkTransport final : public Transport {
   void take_notes();
   Beat own_beat() const;
   std::optional<Finding> fault();
-  std::optional<Finding> silent_peer();
+  std::optional<Finding> silent_peers();
   Finding diverged(const Link::Mismatch& mismatch) const;
   bool is_told() const;
   void tell(Finding finding);
