@@ -220,6 +220,70 @@ TEST(BatchNorm, OfBf16HasStatisticsInF32) {
   EXPECT_EQ(grad(loss)(x).dtype(), DType::bf16);
 }
 
+/// As BatchNorm in training, but derived op by op.
+Array normalized(const Array& x, const Array& scale, const Array& bias, const std::string& axis) {
+  const auto mean_of = [&](const Array& a) {
+    const Array all = mean(a, 0);
+    return axis.empty() ? all : pmean(all, axis);
+  };
+  const Array centered = x - mean_of(x);
+  return centered * (rsqrt(mean_of(square(centered)) + 1e-5) * scale) + bias;
+}
+
+void expect_near(const Array& found, const Array& wanted, const char* what) {
+  ASSERT_EQ(found.shape(), wanted.shape()) << what;
+  const auto a = found.to_vector<float>(), b = wanted.to_vector<float>();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-4) << what << " " << i;
+}
+
+TEST(BatchNorm, HasTheDerivativesOfItsDefinition) {
+  const auto loss_of = [](const Array& y, const Array& x) { return sum(y * y * sin(x)); };
+  const auto layer = [&](const Array& x, const Array& scale, const Array& bias) {
+    BatchNorm norm(Scope(Key(0)), 4);
+    norm.scale = norm.scale->with_value(scale);
+    norm.bias = norm.bias->with_value(bias);
+    return loss_of(norm(x, Mode::train()), x);
+  };
+  const auto definition = [&](const Array& x, const Array& scale, const Array& bias) {
+    return loss_of(normalized(x, scale, bias, ""), x);
+  };
+  for (std::int64_t seed = 0; seed < 4; ++seed) {
+    const Array x = batch(seed), scale = batch(seed + 10)[0], bias = batch(seed + 20)[0];
+    const auto compare = [&](const auto& of, const char* what) {
+      const auto found = of(layer), wanted = of(definition);
+      expect_near(std::get<0>(found), std::get<0>(wanted), what);
+      expect_near(std::get<1>(found), std::get<1>(wanted), what);
+      expect_near(std::get<2>(found), std::get<2>(wanted), what);
+    };
+    compare([&](const auto& f) { return grad<0, 1, 2>(f)(x, scale, bias); }, "first");
+    const auto second = [&](const auto& f) {
+      return grad<0, 1, 2>([&](const Array& a, const Array& b, const Array& c) {
+        const auto [of_x, of_scale, of_bias] = grad<0, 1, 2>(f)(a, b, c);
+        return sum(of_x * cos(x)) + sum(of_scale * of_bias);
+      })(x, scale, bias);
+    };
+    compare(second, "second");
+  }
+}
+
+TEST(BatchNorm, HasTheDerivativesOfItsDefinitionOverAnAxis) {
+  const Array x = stack({batch(1), batch(2), batch(3)}, 0);
+  const Array ones_of = ones({4}), zeros_of = zeros({4});
+  const auto loss_of = [&](const auto& apply) {
+    return grad([&](const Array& a) {
+      const Array y = vmap(apply, {.axis_name = "parts"})(a);
+      return sum(y * y * sin(a));
+    })(x);
+  };
+  const Array found = loss_of([](const Array& part) {
+    BatchNorm norm(Scope(Key(0)), 4, {.axis_name = "parts"});
+    return norm(part, Mode::train());
+  });
+  const Array wanted =
+      loss_of([&](const Array& part) { return normalized(part, ones_of, zeros_of, "parts"); });
+  expect_near(found, wanted, "over an axis");
+}
+
 TEST(BatchNorm, OfALargeMean) {
   // The mean of squares minus the square of the mean would lose all digits of the variance.
   const Array x = batch() + 10000;

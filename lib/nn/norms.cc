@@ -105,12 +105,54 @@ Array normalized(const BatchNorm& norm, const Array& centered, const Array& vari
   return cast(norm.bias ? y + *norm.bias : y, norm.dtype);
 }
 
-/// The mean of all dimensions but the last and, if there is one, of the mapped axis.
-Array mean_of_batch(const Array& x, const std::string& axis_name) {
+Axes all_but_last(const Array& x) {
   std::vector<std::int64_t> axes;
   for (std::int64_t axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
-  const Array result = tessera::mean(x, Axes(axes));
+  return Axes(axes);
+}
+
+/// The mean of all dimensions but the last and, if there is one, of the mapped axis.
+Array mean_of_batch(const Array& x, const std::string& axis_name) {
+  const Array result = tessera::mean(x, all_but_last(x));
   return axis_name.empty() ? result : pmean(result, axis_name);
+}
+
+struct Statistics {
+  Array mean, var;
+  Statistics(const Array& x, const std::string& axis_name)
+      : mean(mean_of_batch(x, axis_name)), var(mean_of_batch(square(x - mean), axis_name)) {}
+};
+
+/// Derived op by op, the gradient would sum one more array of the size of x: what the mean gives to
+/// the variance, which is 0.
+Array normalized_by_batch(const BatchNorm& norm, const Array& x) {
+  const double epsilon = norm.epsilon;
+  const std::string axis_name = norm.axis_name;
+  const bool has_bias = norm.bias.has_value();
+  const auto forward = [=](const Array& v, const Array& scale, const Array& bias) {
+    const Statistics batch(v, axis_name);
+    const Array inverse = rsqrt(batch.var + epsilon);
+    const Array y = (v - batch.mean) * (inverse * scale);
+    return std::pair(has_bias ? y + bias : y, std::tuple(v, batch.mean, inverse, scale));
+  };
+  const auto backward = [=](const std::tuple<Array, Array, Array, Array>& saved,
+                            const Array& cotangent) {
+    const auto& [v, mean, inverse, scale] = saved;
+    const Array centered = v - mean;
+    const Array product = cotangent * centered;
+    const Array slope = mean_of_batch(product, axis_name) * square(inverse);
+    const Array of_x =
+        (cotangent - mean_of_batch(cotangent, axis_name) - centered * slope) * (inverse * scale);
+    return std::tuple(of_x, sum(product, all_but_last(v)) * inverse,
+                      sum(cotangent, all_but_last(v)));
+  };
+  const auto primal = [=](const Array& v, const Array& scale, const Array& bias) {
+    return forward(v, scale, bias).first;
+  };
+  const Shape features = {x.dim(-1)};
+  return custom_vjp(primal, forward, backward)(
+      x, norm.scale ? Array(*norm.scale) : ones(features, x.dtype()),
+      norm.bias ? Array(*norm.bias) : zeros(features, x.dtype()));
 }
 
 }  // namespace
@@ -124,12 +166,10 @@ Array BatchNorm::operator()(Operand x, const Mode& mode) {
   const CallScope call(x.where);
   if (!mode.is_training) return std::as_const(*this)(x);
   const Array v = wide(x);
-  const Array batch_mean = mean_of_batch(v, axis_name);
-  const Array centered = v - batch_mean;
-  const Array batch_var = mean_of_batch(square(centered), axis_name);
-  mean = mean * momentum + batch_mean * (1.0 - momentum);
-  var = var * momentum + batch_var * (1.0 - momentum);
-  return normalized(*this, centered, batch_var);
+  const Statistics batch(v, axis_name);
+  mean = mean * momentum + batch.mean * (1.0 - momentum);
+  var = var * momentum + batch.var * (1.0 - momentum);
+  return cast(normalized_by_batch(*this, v), dtype);
 }
 
 }  // namespace tessera::nn

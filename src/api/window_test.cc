@@ -45,6 +45,40 @@ TEST(Conv, GroupsAreConvolutionsOfTheirChannels) {
   EXPECT_TRUE(array_equal(grouped, concatenate(parts, 3)));
 }
 
+// With this many channels, gradients of kernels gather what they read.
+TEST(Conv, GradientsHaveTheBitsOfTheReferenceEngine) {
+  const std::vector<ConvOptions> forms = {
+      {.padding = {{{1, 1}, {1, 1}}}},
+      {.strides = {2, 1}, .padding = {{{1, 1}, {0, 2}}}},
+      {.padding = {{{2, 2}, {2, 1}}}, .kernel_dilation = {2, 1}},
+      {.padding = {{{2, 1}, {2, 1}}}, .input_dilation = {2, 2}},
+      {.padding = "VALID"}};
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  std::uint32_t seed = 0;
+  for (const std::int64_t channels : {32, 40}) {
+    for (const ConvOptions& form : forms) {
+      SCOPED_TRACE(channels);
+      const Array x = random::normal(random::fold_in(Key(1), ++seed), {2, 4, 5, channels});
+      const Array w = random::normal(random::fold_in(Key(2), seed), {3, 3, channels, 16});
+      const auto gradients = jit([&](const Array& a, const Array& b) {
+        return grad<0, 1>(
+            [&](const Array& c, const Array& d) { return sum(square(conv(c, d, form))); })(a, b);
+      });
+      const auto [of_x, of_w] = gradients(x, w);
+      const auto [split_of_x, split_of_w] =
+          gradients(device_put(x, NamedSharding(mesh, P{"data"})),
+                    device_put(w, NamedSharding(mesh, P{none, none, none, "model"})));
+      testing::expect_same_bits(split_of_x, of_x);
+      testing::expect_same_bits(split_of_w, of_w);
+      set_engine("reference");
+      const auto [wanted_of_x, wanted_of_w] = gradients(x, w);
+      set_engine("host");
+      testing::expect_same_bits(of_x, wanted_of_x);
+      testing::expect_same_bits(of_w, wanted_of_w);
+    }
+  }
+}
+
 TEST(Conv, SaysWhatDoesNotFit) {
   const Array x = ramp({1, 5, 4});
   EXPECT_EQ(mistake_of([&] {

@@ -8,6 +8,7 @@
 
 #include "compile/host/kernels/dot/dot.h"
 #include "compile/host/kernels/window/channels.h"
+#include "compile/host/kernels/window/gathered.h"
 
 namespace tessera::compile::host {
 
@@ -91,10 +92,11 @@ class GemmKernel final : public run::Kernel {
   Operands operands_;
 };
 
-/// Products channel by channel.
-class ChannelKernel final : public run::Kernel {
+/// Products of f32 in another way: by channel, or of operands that are gathered.
+template <class Products>
+class ProductsKernel final : public run::Kernel {
  public:
-  ChannelKernel(kernels::ChannelProducts products, const Operands& operands)
+  ProductsKernel(Products products, const Operands& operands)
       : products_(std::move(products)), operands_(operands) {}
 
   int num_parts() const override { return products_.num_parts(); }
@@ -107,7 +109,7 @@ class ChannelKernel final : public run::Kernel {
   }
 
  private:
-  kernels::ChannelProducts products_;
+  Products products_;
   Operands operands_;
 };
 
@@ -115,7 +117,12 @@ std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem>
                                                const Operands& operands) {
   if (operands.dtype == DType::f32) {
     if (auto products = kernels::ChannelProducts::of(problems, operands.num_workers))
-      return std::make_shared<ChannelKernel>(std::move(*products), operands);
+      return std::make_shared<ProductsKernel<kernels::ChannelProducts>>(std::move(*products),
+                                                                        operands);
+    if (auto products =
+            kernels::GatheredProducts::of(problems, operands.num_workers, operands.caches))
+      return std::make_shared<ProductsKernel<kernels::GatheredProducts>>(std::move(*products),
+                                                                         operands);
   }
   const auto pieces = static_cast<std::size_t>(problems[0].pieces);
   const std::size_t of_a = static_cast<std::size_t>(problems[0].products) * pieces;

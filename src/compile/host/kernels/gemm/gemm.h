@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -89,8 +90,12 @@ class GemmPlan {
   };
   /// Computes parts of several plans with the same buffers, all of them in step with each other: if
   /// they read the same operands, they find them in the caches. Each needs its own scratch memory.
+  /// With `make_piece`, operands are made when they are needed: it is called before a part reads a
+  /// piece, and no part reads another piece before the next call. It may be called several times
+  /// for a piece.
   static void run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
-                           std::span<const void* const> b, std::span<float* const> c);
+                           std::span<const void* const> b, std::span<float* const> c,
+                           const std::function<void(std::int64_t)>& make_piece = nullptr);
 
   /// Name of the instruction set, for reports.
   const char* target() const;

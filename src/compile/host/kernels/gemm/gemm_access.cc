@@ -1,8 +1,10 @@
 // How a plan reads A: which rows follow each other, whether tiles read it by table, and the order
 // in which operands are packed.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
@@ -49,13 +51,6 @@ bool fits_table(const std::vector<std::int64_t>& offsets) {
   return std::all_of(offsets.begin(), offsets.end(), [](std::int64_t offset) {
     return offset == static_cast<std::int32_t>(offset);
   });
-}
-
-std::vector<std::int32_t> table_of(const std::vector<std::int64_t>& offsets) {
-  std::vector<std::int32_t> table;
-  table.reserve(offsets.size());
-  for (const std::int64_t offset : offsets) table.push_back(static_cast<std::int32_t>(offset));
-  return table;
 }
 
 }  // namespace
@@ -180,10 +175,27 @@ void GemmPlan::State::choose_access() {
   b_by_table = reads_b_by_table();
   starts.push_back(m);
   tile_starts = std::move(starts);
-  a_table = table_of(steps.a_k);
-  b_table = table_of(steps.b_k);
+  make_tables();
   tile_rows = most;
   narrow_tiles = 1;
+}
+
+// Chunks with the same offsets share a part of the tables, which is then found in the caches.
+void GemmPlan::State::make_tables() {
+  std::map<std::vector<std::int32_t>, std::int64_t> begins;
+  for (gemm::Chunk& chunk : tree.chunks) {
+    std::vector<std::int32_t> offsets;
+    for (const auto* k_of : {&steps.a_k, &steps.b_k}) {
+      for (std::int64_t i = chunk.k_begin; i < chunk.k_end; ++i)
+        offsets.push_back(static_cast<std::int32_t>((*k_of)[at(i)]));
+    }
+    const auto [place, is_new] = begins.try_emplace(offsets, std::ssize(a_table));
+    chunk.table = place->second;
+    if (!is_new) continue;
+    const auto half = offsets.begin() + std::ssize(offsets) / 2;
+    a_table.insert(a_table.end(), offsets.begin(), half);
+    b_table.insert(b_table.end(), half, offsets.end());
+  }
 }
 
 // The order of the sum is kept unless another one has longer runs.
@@ -234,6 +246,34 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   // The product with a missing term is -0.0, which does not change the sum.
   args.padding = is_a ? 0x8000 : 0;
   return args;
+}
+
+// The part of an operand that one chunk reads, as rows of memory to prefetch.
+gemm::Ahead GemmPlan::State::ahead(const GemmOperand& operand, const std::byte* base,
+                                   const Range& outer, const gemm::Chunk& chunk,
+                                   std::int64_t asks) const {
+  if (outer.size() == 0) return {};
+  const std::int64_t first_k = chunk.k_begin * unit.terms;
+  const std::int64_t length = (chunk.k_end - chunk.k_begin) * unit.terms;
+  const bool is_a = &operand == &problem.a;
+  const gemm::Layout& layout = is_a ? a_layout : b_layout;
+  const std::int64_t* first_of_k = (is_a ? steps.a_k : steps.b_k).data() + first_k;
+  const std::int64_t* first = operand.outer.data() + outer.begin;
+  const std::int64_t bytes = unit.element_bytes;
+  // Rows that follow each other without a gap are joined into one.
+  const auto lines = [&](const std::byte* from, const std::int64_t* starts, std::int64_t number,
+                         std::int64_t spaced, std::int64_t width) {
+    const bool is_dense = number > 1 && spaced >= number && starts[1] - starts[0] == width;
+    const std::int64_t joined = is_dense ? number : 1;
+    return gemm::Ahead(from, bytes, starts, number / joined, joined * width, asks);
+  };
+  if (layout.outer_run[at(outer.begin)] >= outer.size())
+    return lines(base + *first * bytes, first_of_k, length, layout.k_spaced_run[at(first_k)],
+                 outer.size());
+  if (layout.k_run[at(first_k)] >= length)
+    return lines(base + *first_of_k * bytes, first, outer.size(),
+                 layout.spaced_run[at(outer.begin)], length);
+  return {};
 }
 
 void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk,

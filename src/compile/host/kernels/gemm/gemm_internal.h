@@ -40,9 +40,10 @@ struct Chunk {
   std::int32_t segment_end = 0;
   std::int32_t piece = 0;  ///< of the operands, which are cut along k
   std::int32_t slot = 0;  ///< slots in use before this chunk; an unfinished grain is in slots[slot]
-  bool resumes = false;   ///< continues the unfinished grain of the previous chunk
-  bool finishes = false;  ///< its node is the result
-  NodeActions after;      ///< merges with slots[slot - 1], slots[slot - 2], ...
+  std::int64_t table = 0;  ///< where its offsets begin, if operands are read by table
+  bool resumes = false;    ///< continues the unfinished grain of the previous chunk
+  bool finishes = false;   ///< its node is the result
+  NodeActions after;       ///< merges with slots[slot - 1], slots[slot - 2], ...
 };
 
 /// The sum over k as a sequence of chunks.

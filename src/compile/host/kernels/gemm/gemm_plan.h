@@ -145,6 +145,9 @@ struct GemmPlan::State {
   std::int64_t scratch_floats(int part) const;
   void run_part(std::span<const void* const> a, std::span<const void* const> b,
                 std::span<float* const> c, int part) const;
+  /// Prefetches the part of an operand that a chunk reads.
+  gemm::Ahead ahead(const GemmOperand& operand, const std::byte* base, const gemm::Range& outer,
+                    const gemm::Chunk& chunk, std::int64_t asks) const;
   /// The arguments for packing an operand that follow from the chunk.
   gemm::PackArgs pack_args(const GemmOperand& operand, const gemm::Layout& layout,
                            const gemm::PackOrder& order, const gemm::Chunk& chunk) const;
@@ -160,6 +163,7 @@ struct GemmPlan::State {
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
   void choose_access();
+  void make_tables();
   std::vector<std::int64_t> cut_rows(std::int64_t most) const;
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;
   bool has_whole_vectors() const;

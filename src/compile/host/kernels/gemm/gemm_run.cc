@@ -37,6 +37,8 @@ class PartRun {
              std::span<float* const> c, float* scratch);
   /// Runs the next step. Returns whether there are more.
   bool next();
+  /// The piece of the operands that the next step reads.
+  std::int64_t piece() const { return s_.tree.chunks[at_step_.chunk].piece; }
   /// The share of the steps that have run.
   double progress() const { return static_cast<double>(done_) / static_cast<double>(all_steps()); }
 
@@ -137,30 +139,6 @@ class PartRun {
   const std::byte* held_b_ = nullptr;  // all of the part's B, if the scratch holds it packed
   gemm::Ahead ahead_a_, ahead_b_;      // prefetched while tiles are computed
 };
-
-// The part of an operand that one chunk reads, as rows of memory to prefetch.
-gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmOperand& operand,
-                      const std::vector<std::int64_t>& all_k, const gemm::Layout& layout,
-                      const Range& outer, const Chunk& chunk, std::int64_t asks) {
-  if (outer.size() == 0) return {};
-  const std::int64_t first_k = chunk.k_begin * unit.terms;
-  const std::int64_t length = (chunk.k_end - chunk.k_begin) * unit.terms;
-  const std::int64_t* k = all_k.data() + first_k;
-  const std::int64_t* first = operand.outer.data() + outer.begin;
-  const std::int64_t bytes = unit.element_bytes;
-  // Rows that follow each other without a gap are joined into one.
-  const auto rows = [&](const std::byte* from, const std::int64_t* starts, std::int64_t number,
-                        std::int64_t spaced, std::int64_t width) {
-    const bool is_dense = number > 1 && spaced >= number && starts[1] - starts[0] == width;
-    const std::int64_t joined = is_dense ? number : 1;
-    return gemm::Ahead(from, bytes, starts, number / joined, joined * width, asks);
-  };
-  if (layout.outer_run[at(outer.begin)] >= outer.size())
-    return rows(base + *first * bytes, k, length, layout.k_spaced_run[at(first_k)], outer.size());
-  if (layout.k_run[at(first_k)] >= length)
-    return rows(base + *k * bytes, first, outer.size(), layout.spaced_run[at(outer.begin)], length);
-  return {};
-}
 
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
@@ -327,8 +305,8 @@ void PartRun::ask_for_b(Step next) {
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
-  ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk,
-                       asks(ceil_div(step_rows_.size(), s_.tile_rows), now));
+  ahead_b_ = s_.ahead(s_.problem.b, b, wanted, chunk,
+                      asks(ceil_div(step_rows_.size(), s_.tile_rows), now));
 }
 
 // Prefetches A of the next group of tiles. After the last group, that is the first group of the
@@ -356,8 +334,8 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
     rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end - product * s_.m);
   }
   const Chunk& chunk = s_.tree.chunks[next.chunk];
-  ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
-                       rows, chunk, asks(group.size(), s_.tree.chunks[step.chunk]));
+  ahead_a_ = s_.ahead(s_.problem.a, a_of(chunk, product, next), rows, chunk,
+                      asks(group.size(), s_.tree.chunks[step.chunk]));
 }
 
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
@@ -414,7 +392,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
   args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
   args.lanes = &s_.lanes;
-  args.b_k = s_.b_by_table ? s_.b_table.data() + chunk.k_begin : nullptr;
+  args.b_k = s_.b_by_table ? s_.b_table.data() + chunk.table : nullptr;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.block = s_.block;
@@ -521,7 +499,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
   if (how == Access::by_table) {
     args->a = reinterpret_cast<const float*>(block_a_);
     args->a_outer = outer;
-    args->a_k = s_.a_table.data() + chunk.k_begin;
+    args->a_k = s_.a_table.data() + chunk.table;
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
     return;
   }
@@ -555,9 +533,10 @@ void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const v
   if (unit.end != nullptr) unit.end();
 }
 
-// The part that is behind the others runs next.
+// The part that is behind the others runs next, or chooses the piece that all go through next.
 void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
-                            std::span<const void* const> b, std::span<float* const> c) {
+                            std::span<const void* const> b, std::span<float* const> c,
+                            const std::function<void(std::int64_t)>& make_piece) {
   std::vector<PartRun> runs;
   std::vector<const State*> states;
   std::int64_t floats = 0;
@@ -583,14 +562,25 @@ void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const v
     scratch += run.scratch_floats();
   }
   std::vector<double> progress(runs.size());
-  const auto behind = [&] { return std::min_element(progress.begin(), progress.end()); };
-  for (auto least = behind(); least != progress.end() && *least < 1; least = behind()) {
-    const auto i = static_cast<std::size_t>(least - progress.begin());
+  const auto advance = [&](std::size_t i) {
     const State& state = *states[i];
     if (state.unit.begin != nullptr) state.unit.begin(state.block);
     runs[i].next();
-    *least = runs[i].progress();
+    progress[i] = runs[i].progress();
     if (state.unit.end != nullptr) state.unit.end();
+  };
+  const auto behind = [&] { return std::min_element(progress.begin(), progress.end()); };
+  for (auto least = behind(); least != progress.end() && *least < 1; least = behind()) {
+    const auto first = static_cast<std::size_t>(least - progress.begin());
+    if (make_piece == nullptr) {
+      advance(first);
+      continue;
+    }
+    const std::int64_t piece = runs[first].piece();
+    make_piece(piece);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      while (progress[i] < 1 && runs[i].piece() == piece) advance(i);
+    }
   }
 }
 
