@@ -321,6 +321,38 @@ TEST(Functions, SegmentsOfABatchAreThoseOfItsElements) {
   }
 }
 
+TEST(Functions, SegmentsHaveSecondDerivatives) {
+  const Array x = array({1.0F, 3.0F, -2.0F, 5.0F}), ids = array({0, 0, 1, 1});
+  const auto cubes = [&](const Array& rows) { return sum(pow(segment_max(rows, ids, 2), 3)); };
+  EXPECT_TRUE(array_equal(hessian(cubes)(x), diag(array({0.0F, 18.0F, 0.0F, 30.0F}))));
+  const auto shares = [&](const Array& rows) {
+    return sum(segment_softmax(rows, ids, 2) * array({0.0F, 1.0F, 0.0F, 2.0F}));
+  };
+  // The softmax of two numbers is logistic of their difference d, here 2 and 7.
+  const auto bend = [](double d) {
+    const double p = 1 / (1 + std::exp(-d));
+    return p * (1 - p) * (1 - 2 * p);
+  };
+  const auto second = hessian(shares)(x).to_vector<float>();
+  EXPECT_NEAR(second[0], bend(2), 1e-6);
+  EXPECT_NEAR(second[1], -bend(2), 1e-6);
+  EXPECT_NEAR(second[15], 2 * bend(7), 1e-6);
+  EXPECT_EQ(second[2], 0.0F);
+}
+
+TEST(Functions, SegmentsKeepZerosAndInfinities) {
+  const float inf = INFINITY;
+  const Array x = array({-0.0F, -1.0F, -inf, -inf, inf}), ids = array({0, 0, 1, 1, 2});
+  const auto all = value_and_grad([&](const Array& rows) {
+    const Array best = segment_max(rows, ids, 3);
+    return std::tuple(sum(where(is_inf(best), 0, best)), best);
+  })(x);
+  const auto best = std::get<1>(all).to_vector<float>();
+  EXPECT_EQ(best, (std::vector<float>{0.0F, -inf, inf}));
+  EXPECT_TRUE(std::signbit(best[0]));
+  EXPECT_EQ(std::get<2>(all).to_vector<float>(), (std::vector<float>{1, 0, 0, 0, 0}));
+}
+
 TEST(Functions, LogarithmsOfSumsKeepInfinities) {
   const float inf = INFINITY;
   const Array a = array({inf, -inf, -inf, inf, 2.0F}), b = array({inf, -inf, 1.0F, -inf, NAN});

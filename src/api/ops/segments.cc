@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <tessera/control.h>
 #include <tessera/functions.h>
 #include <tessera/transform.h>
 
@@ -59,19 +60,28 @@ Segments segments_of(const char* name, const Operand& x, const Operand& ids, std
 
 using Extreme = Array (*)(Operand, Operand);
 
-/// Rows in the order of their ids; then each takes in rows before it of the same segment, at twice
-/// the distance from time to time, so that the last row of a segment is that of all.
+/// Rows in the order of their ids; then each takes in the row before it of the same segment, at
+/// twice the distance from time to time, so that the last row of a segment is that of all. This
+/// ends as soon as the distance is the number of rows of the largest segment.
 Array extreme_of(const Segments& s, Extreme extreme, double neutral) {
-  const auto [ids, order] = sort_by(s.ids, arange(s.ids.dim(0)));
-  Array rows = take(s.x, order);
+  const Array nothing = detail::filled(neutral, {s.x.dtype(), s.shape()});
   const std::int64_t n = s.ids.dim(0);
-  for (std::int64_t step = 1; step < n; step *= 2) {
-    const Array is_same = s.beside_rows(equal(slice(ids, 0, step), slice(ids, 0, 0, n - step)));
-    const Array later = slice(rows, 0, step);
-    const Array joined = extreme(later, slice(rows, 0, 0, n - step));
-    rows = concatenate({slice(rows, 0, 0, step), where(is_same, joined, later)});
-  }
-  return scatter(detail::filled(neutral, {s.x.dtype(), s.shape()}), ids, rows);
+  if (n == 0 || s.count == 0) return nothing;
+  const auto [ids, order] = sort_by(s.ids, arange(n));
+  const Array largest = max(scatter_add(zeros({s.count}, DType::i32), ids, 1));
+  using State = std::pair<Array, Array>;  // rows and distance
+  const auto is_left = [&](const State& now) { return now.second < largest; };
+  const auto join = [&, ids = ids](const State& now) {
+    const auto& [rows, distance] = now;
+    const Array place = arange(n) - distance;
+    const Array before = maximum(place, 0);
+    const Array is_same = place >= 0 && equal(take(ids, before), ids);
+    const Array joined = extreme(rows, take(rows, before));
+    return State(where(s.beside_rows(is_same), joined, rows), distance * 2);
+  };
+  const Array one = detail::filled(1, {DType::i32, {}});
+  const Array rows = while_loop(is_left, join, State(take(s.x, order), one)).first;
+  return scatter(nothing, ids, rows);
 }
 
 double lowest_of(DType dtype, bool is_max) {
@@ -94,15 +104,18 @@ Array segment_extreme(const char* name, const Operand& x, const Operand& ids, st
       return extreme_of(s, extreme, neutral);
     };
     if (!is_float(given.x.dtype())) return value(given.x);
+    // Those that equal the extreme of their segment share its cotangent. The difference, which is
+    // 0, gives the extreme derivatives of every order, though the loop has none.
     const auto forward = [=](const Array& rows) {
-      const Array best = value(rows);
-      return std::pair(best, std::pair(rows, best));
+      const Array fixed = stop_gradient(rows), best = value(fixed);
+      const Array is_best =
+          astype(given.is_in() && equal(fixed, given.to_rows(best)), rows.dtype());
+      const Array share = is_best / maximum(given.to_rows(given.sum_of(is_best)), 1);
+      const Array difference = where(is_finite(rows), fixed - rows, 0);
+      return std::pair(best - given.sum_of(share * difference), share);
     };
-    // Those that equal the extreme of their segment share its cotangent.
-    const auto backward = [=](const std::pair<Array, Array>& residuals, const Array& cotangent) {
-      const auto& [rows, best] = residuals;
-      const Array is_best = astype(given.is_in() && equal(rows, given.to_rows(best)), rows.dtype());
-      return is_best * given.to_rows(cotangent / maximum(given.sum_of(is_best), 1));
+    const auto backward = [=](const Array& share, const Array& cotangent) {
+      return share * given.to_rows(cotangent);
     };
     return custom_vjp(value, forward, backward)(given.x);
   });
@@ -137,8 +150,10 @@ Array segment_min(Operand x, Operand ids, std::int64_t count) {
 Array segment_softmax(Operand x, Operand ids, std::int64_t count) {
   return public_op(x.where, [&] {
     const Segments s = segments_of("segment_softmax", x, ids, count);
-    const Array highest = extreme_of(s, maximum, lowest_of(s.x.dtype(), true));
-    const Array weights = exp(s.x - stop_gradient(s.to_rows(highest)));
+    Segments fixed = s;
+    fixed.x = stop_gradient(s.x);
+    const Array highest = extreme_of(fixed, maximum, lowest_of(s.x.dtype(), true));
+    const Array weights = exp(s.x - s.to_rows(highest));
     const Array shares = weights / s.to_rows(s.sum_of(weights));
     return where(s.is_in(), shares, 0);
   });
