@@ -121,7 +121,7 @@ Array logsumexp(Operand x, Axes axes, KeepDims keep) {
     const Array highest = stop_gradient(max(v, axes, keepdims));
     // An infinite maximum would give inf - inf.
     const Array shift = where(is_finite(highest), highest, 0);
-    const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
+    Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
     if (keep == KeepDims::yes) return total;
     return dims.empty() ? total : squeeze(total, Axes(dims));
   });

@@ -64,18 +64,18 @@ using Extreme = Array (*)(Operand, Operand);
 /// twice the distance from time to time, so that the last row of a segment is that of all. This
 /// ends as soon as the distance is the number of rows of the largest segment.
 Array extreme_of(const Segments& s, Extreme extreme, double neutral) {
-  const Array nothing = detail::filled(neutral, {s.x.dtype(), s.shape()});
+  Array nothing = detail::filled(neutral, {s.x.dtype(), s.shape()});
   const std::int64_t n = s.ids.dim(0);
   if (n == 0 || s.count == 0) return nothing;
   const auto [ids, order] = sort_by(s.ids, arange(n));
   const Array largest = max(scatter_add(zeros({s.count}, DType::i32), ids, 1));
   using State = std::pair<Array, Array>;  // rows and distance
   const auto is_left = [&](const State& now) { return now.second < largest; };
-  const auto join = [&, ids = ids](const State& now) {
+  const auto join = [&, sorted = ids](const State& now) {
     const auto& [rows, distance] = now;
     const Array place = arange(n) - distance;
     const Array before = maximum(place, 0);
-    const Array is_same = place >= 0 && equal(take(ids, before), ids);
+    const Array is_same = place >= 0 && equal(take(sorted, before), sorted);
     const Array joined = extreme(rows, take(rows, before));
     return State(where(s.beside_rows(is_same), joined, rows), distance * 2);
   };
