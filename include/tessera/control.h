@@ -33,6 +33,12 @@ namespace detail {
 /// Leaves 0..num_carry of the body's arguments and result are the carry.
 Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
              const std::source_location& where);
+/// Of two lists of leaves, the list that joins them.
+using JoinLeaves =
+    Function<std::vector<Array>, const std::vector<Array>&, const std::vector<Array>&>;
+std::vector<Array> associative_scan(const JoinLeaves& join, const std::vector<Array>& leaves,
+                                    std::int64_t axis, bool reverse,
+                                    const std::source_location& where);
 Outcome while_loop(Body& condition, Body& body, const std::source_location& where);
 /// `index`: i32 or bool scalar. All branches take the same arguments.
 Outcome switch_case(const Operand& index, const std::vector<Body*>& branches);
@@ -73,6 +79,24 @@ Carry fori_loop(std::int32_t lower, std::int32_t upper, F f, const Carry& init,
   const std::int64_t length = upper > lower ? std::int64_t{upper} - lower : 0;
   const std::tuple<Array, Carry> start(full({}, Operand(lower, where), DType::i32), init);
   return std::get<1>(scan(step, start, std::tuple<>(), {.length = length}, where).first);
+}
+
+/// All partial results x_0, f(x_0, x_1), f(f(x_0, x_1), x_2), .. along `axis` of the leaves of
+/// `xs`, by about 2 log2(n) calls of f instead of n: f(a, b) joins two trees like `xs`, of any size
+/// along `axis`, slice by slice, and must be associative. The order is that of
+/// jax.lax.associative_scan.
+///
+///   // h_t = a_t h_(t-1) + b_t
+///   auto [decay, h] = associative_scan([](const Pair& l, const Pair& r) {
+///     return Pair(r.first * l.first, r.first * l.second + r.second); }, Pair(a, b), 1);
+template <typename F, typename Xs>
+Xs associative_scan(F f, const Xs& xs, std::int64_t axis = 0, bool reverse = false,
+                    std::source_location where = std::source_location::current()) {
+  const auto join = [&](const std::vector<Array>& a, const std::vector<Array>& b) {
+    return tree_leaves(static_cast<Xs>(f(tree_replace(xs, a), tree_replace(xs, b))));
+  };
+  return tree_replace(xs, detail::associative_scan(detail::JoinLeaves(join), tree_leaves(xs), axis,
+                                                   reverse, where));
 }
 
 /// Calls body(carry) -> carry as long as condition(carry), a bool scalar, is true.

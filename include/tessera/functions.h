@@ -1,4 +1,4 @@
-// Functions composed of ops, and the ops of neural networks.
+// Functions composed of ops, losses and metrics, and the ops of neural networks.
 //
 //   Array scaled = (x - mean(x, 0, keepdims)) / (stddev(x, 0, keepdims) + 1e-6);
 //   Array y = conv(images, kernel, {.strides = {2, 2}, .padding = "SAME"});
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/linalg.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
 #include <tessera/tree.h>
@@ -29,10 +30,34 @@ Array silu(Operand x);
 Array sigmoid(Operand x);
 /// log(1 + exp(x)) without overflow.
 Array softplus(Operand x);
+/// log(logistic(x)) without overflow.
+Array log_sigmoid(Operand x);
+/// x, or x times `slope` where x < 0.
+Array leaky_relu(Operand x, double slope = 0.01);
+/// x, or alpha (exp(x) - 1) where x < 0.
+Array elu(Operand x, double alpha = 1);
+/// elu, scaled so that mean 0 and variance 1 stay as they are (Klambauer et al. 2017).
+Array selu(Operand x);
+/// x tanh(softplus(x)).
+Array mish(Operand x);
+/// x / (1 + |x|).
+Array soft_sign(Operand x);
+/// min(max(x, 0), 6); relu6(x + 3) / 6; x times that.
+Array relu6(Operand x);
+Array hard_sigmoid(Operand x);
+Array hard_silu(Operand x);
+/// min(max(x, -1), 1).
+Array hard_tanh(Operand x);
+/// The first half along `axis` times logistic(the second half).
+Array glu(Operand x, std::int64_t axis = -1);
 Array softmax(Operand x, std::int64_t axis = -1);
 Array log_softmax(Operand x, std::int64_t axis = -1);
 /// log(sum(exp(x))) without overflow.
 Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+/// log(exp(a) + exp(b)) without overflow.
+Array logaddexp(Operand a, Operand b);
+/// The logsumexp of the elements up to each position; with `reverse` from the last one down.
+Array cumlogsumexp(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- losses
 
@@ -49,6 +74,12 @@ Array sigmoid_binary_cross_entropy(Operand logits, Operand labels);
 /// stands between labels. Infinite where the labels do not fit; there the gradient is 0.
 Array ctc_loss(Operand logits, Operand logit_lengths, Operand labels, Operand label_lengths,
                std::int64_t blank = 0);
+/// The Kullback-Leibler divergence sum t (log t - p) over the last dimension: p are the logarithms
+/// of the predicted probabilities, t the wanted probabilities, where 0 counts nothing.
+Array kl_divergence(Operand log_predictions, Operand targets);
+/// The cosine of the angle between vectors along the last dimension. Norms below `epsilon` count as
+/// that.
+Array cosine_similarity(Operand a, Operand b, double epsilon = 1e-8);
 /// Half the square of the difference e up to |e| = delta, from there on linear.
 Array huber_loss(Operand predictions, Operand targets, double delta = 1);
 
@@ -94,25 +125,6 @@ struct Confusion {
 Array var(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
 /// The square root of var. Where it is 0, so is its gradient.
 Array stddev(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
-/// The Euclidean norm, the square root of the sum of the squares. Where it is 0, so is its
-/// gradient.
-Array norm(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
-
-// --- matrices
-
-/// [rows, columns]: 1 on the diagonal, 0 elsewhere. `offset` in this section: of a diagonal, above
-/// the main one if positive. `columns` of -1: as many as rows.
-Array eye(std::int64_t rows, std::int64_t columns = -1, std::int64_t offset = 0,
-          DType dtype = DType::f32, std::source_location where = std::source_location::current());
-/// x [..., rows, columns] with zeros above the diagonal, or below it.
-Array tril(Operand x, std::int64_t offset = 0);
-Array triu(Operand x, std::int64_t offset = 0);
-/// The square matrix with x [n] on its diagonal, or the diagonal of a matrix x.
-Array diag(Operand x, std::int64_t offset = 0);
-/// [n, m]: the product of each element of a with each of b, which are flattened.
-Array outer(Operand a, Operand b);
-/// The Kronecker product: each element of a times the whole b. Both need the same rank.
-Array kron(Operand a, Operand b);
 
 // --- shapes
 

@@ -1,9 +1,9 @@
-// Linear algebra: factorisations, systems of equations, eigenvalues.
+// Matrices, and linear algebra: factorisations, systems of equations, eigenvalues.
 //
-// Arrays are matrices [.., rows, cols] of f32 or f64, one for each index of the leading dimensions.
-// A matrix that is not finite gives NaN. On a mesh the leading dimensions may be split; matrices
-// are whole on each device. Gradients are those of JAX: where eigenvalues or singular values are
-// equal, the gradients of vectors are not finite.
+// In linalg, arrays are matrices [.., rows, cols] of f32 or f64, one for each index of the leading
+// dimensions. A matrix that is not finite gives NaN. On a mesh the leading dimensions may be split;
+// matrices are whole on each device. Gradients are those of JAX: where eigenvalues or singular
+// values are equal, the gradients of vectors are not finite.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,26 @@
 #include <tessera/ops.h>
 
 namespace TESSERA_EXPORT tessera {
+
+// --- matrices
+
+/// [rows, columns]: 1 on the diagonal, 0 elsewhere. `offset` in this section: of a diagonal, above
+/// the main one if positive. `columns` of -1: as many as rows.
+Array eye(std::int64_t rows, std::int64_t columns = -1, std::int64_t offset = 0,
+          DType dtype = DType::f32, std::source_location where = std::source_location::current());
+/// x [..., rows, columns] with zeros above the diagonal, or below it.
+Array tril(Operand x, std::int64_t offset = 0);
+Array triu(Operand x, std::int64_t offset = 0);
+/// The square matrix with x [n] on its diagonal, or the diagonal of a matrix x.
+Array diag(Operand x, std::int64_t offset = 0);
+/// [n, m]: the product of each element of a with each of b, which are flattened.
+Array outer(Operand a, Operand b);
+/// The Kronecker product: each element of a times the whole b. The shorter shape gets leading ones.
+Array kron(Operand a, Operand b);
+/// The Euclidean norm, the square root of the sum of the squares. Where it is 0, so is its
+/// gradient.
+Array norm(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+
 namespace linalg {
 
 // --- factorisations

@@ -181,6 +181,8 @@ Array broadcast_to(Operand x, Shape shape);
 /// Elements start, start + stride, ... below `limit` of one dimension.
 Array slice(Operand x, std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
             std::int64_t stride = 1);
+/// Each slice along `axis` `times` times: 1, 1, 2, 2, ...
+Array repeat(Operand x, std::int64_t times, std::int64_t axis = 0);
 /// Adds low[i] elements before and high[i] elements after dimension i.
 Array pad(Operand x, std::vector<std::int64_t> low, std::vector<std::int64_t> high,
           Operand value = 0);
@@ -252,6 +254,17 @@ Array scatter_add(Operand x, Operand indices, Operand updates);
 /// x with its slices at `indices` along dimension `axis` replaced by updates, which have the shape
 /// of take(x, indices, axis). The last update of a slice counts; indices out of range are dropped.
 Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis = 0);
+/// x [n, ...] and i32 ids [n] -> [count, ...]: the sum of the rows whose id is i; zeros if there
+/// are none. Rows with other ids are dropped.
+Array segment_sum(Operand x, Operand ids, std::int64_t count);
+/// The same sums divided by the number of rows, or by 1 where there are none.
+Array segment_mean(Operand x, Operand ids, std::int64_t count);
+/// The maximum of the rows, or the lowest number (-inf of floats) if there are none; NaN if there
+/// is one. Equal elements share the gradient.
+Array segment_max(Operand x, Operand ids, std::int64_t count);
+Array segment_min(Operand x, Operand ids, std::int64_t count);
+/// The softmax of each element over the rows with its id: [n, ...] -> [n, ...]; 0 for other ids.
+Array segment_softmax(Operand x, Operand ids, std::int64_t count);
 /// Takes elements along `axis`, with separate i32 indices for each line: [a.., n, b..] and [a.., k,
 /// b..] -> [a.., k, b..]. Out of range: NaN or the lowest integer.
 Array take_along_axis(Operand x, Operand indices, std::int64_t axis = -1);

@@ -2,7 +2,6 @@
 //
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
-//
 // An optimiser is a chain of transformations of gradients. Their result is added to parameters.
 // Updates and slots are f32, also for bf16 parameters, which are rounded once per update.
 #pragma once
@@ -19,8 +18,8 @@ namespace optim {
 namespace detail {
 class RateRule;
 struct Part;
-std::vector<Array> moved_average(const std::vector<Param>& now, const std::vector<Param>& old,
-                                 const Operand& step_size);
+using tessera::detail::walked, tessera::detail::Walk;
+std::vector<Array> moved_average(Walk now, Walk old, const Operand& step_size);
 }  // namespace detail
 
 /// The state of an optimiser: the number of updates, and slots for parameters, with their paths.
@@ -150,8 +149,7 @@ class Optimizer {
   /// slots of the same name, these are called `name` and `name_2`.
   State init(const std::vector<Param>& parameters,
              std::source_location where = std::source_location::current()) const;
-  /// Returns new parameters and updates `state`. Throws UserError if parameters, gradients and
-  /// state differ in structure.
+  /// New parameters; changes `state`. Throws UserError if the three differ in structure.
   std::vector<Array> update(const std::vector<Param>& parameters,
                             const std::vector<Array>& gradients, State& state,
                             std::source_location where = std::source_location::current()) const;
@@ -167,8 +165,8 @@ class Optimizer {
 Optimizer chain(const std::vector<Optimizer>& optimizers);
 /// The updates of all other parameters pass unchanged.
 Optimizer masked(const Optimizer& inner, const Mask& mask);
-/// Applies `inner` to the mean of the gradients of `every` steps, at the last of them. At the other
-/// steps the parameters do not change. Throws UserError unless every >= 1.
+/// Applies `inner` to the mean of the gradients of `every` steps, at the last of them, and changes
+/// nothing at the others. Throws UserError unless every >= 1.
 Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
                       std::source_location where = std::source_location::current());
 
@@ -184,7 +182,7 @@ Optimizer clip(double most, std::source_location where = std::source_location::c
 /// Scales all updates down if their joint norm is `most` or more.
 Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
-/// The square root of the sum of all squares of floats, added in the order of the leaves: f32[].
+/// The root of the sum of all squares of floats, added in the order of the leaves: f32[].
 Array global_norm(const std::vector<Array>& leaves);
 
 struct SgdOptions {
@@ -253,14 +251,15 @@ struct MuonOptions {
   std::optional<double> consistent_rms = {};  // 0.2 makes updates as large as Adam's
   Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
 };
-/// For matrices, momentum made orthogonal by Newton-Schulz; for the rest, Adam. Parameters in
-/// `matrices` with more than two dimensions are stacks of matrices.
+/// Momentum made orthogonal by Newton-Schulz for `matrices` and stacks of them, Adam for the rest.
 Optimizer muon(const MuonOptions& options = {});
 
 /// A moving average: step_size * now + (1 - step_size) * old; buffers are those of `now`.
 template <typename Model>
 Model incremental_update(const Model& now, const Model& old, Operand step_size) {
-  return tree_replace(now, detail::moved_average(tree_params(now), tree_params(old), step_size));
+  using detail::walked, detail::Walk;
+  return tree_replace(now, detail::moved_average(walked(now, Walk::Want::paths),
+                                                 walked(old, Walk::Want::paths), step_size));
 }
 
 }  // namespace optim
@@ -280,12 +279,14 @@ struct TrainState {
         opt_state(optimizer.init(tree_params(params), where)),
         tx(std::move(optimizer)) {}
 
-  /// One update; `grads` are like the parameters. `model`: what a forward pass with buffers
-  /// returned.
+  /// One update. `model`: what a forward pass with buffers returned.
   [[nodiscard]] TrainState apply_gradients(
       const Model& grads, const std::optional<Model>& model = {},
       std::source_location where = std::source_location::current()) const {
     const CallScope scope(where);
+    using detail::walked, detail::Walk;
+    detail::check_keys("apply_gradients", walked(params, Walk::Want::leaves),
+                       walked(grads, Walk::Want::leaves), where);
     TrainState next(*this);
     next.step = step + 1;
     if (model) next.params = *model;

@@ -1,6 +1,7 @@
 // Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]).
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,14 +35,51 @@ struct GRUCell {
   TESSERA_MODULE(input, hidden)
 };
 
+struct RnnOptions {
+  bool reverse = false;  // from the last position to the first; results keep their positions
+  /// i32 [batch]: positions at and behind this one are padding. They leave the carry as it is and
+  /// give zeros, as PyTorch's packed sequences do.
+  std::optional<Array> lengths = {};
+};
+
+namespace detail {
+/// Throws UserError unless x is [batch, time, inputs], the lengths are i32 [batch], and the carry
+/// is one of this batch.
+void check_sequence(const Operand& x, const std::vector<Array>& carry, const RnnOptions& options);
+/// bool [time, batch, 1]: whether the position is one of the sequence. Without lengths: true.
+Array is_inside(const Array& x, const RnnOptions& options);
+}  // namespace detail
+
 /// A cell at all positions of x [batch, time, inputs], beginning with this carry -> (last carry, y
 /// [batch, time, features]).
 template <typename Cell, typename Carry>
-std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x) {
+std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
+                            const RnnOptions& options = {}) {
   const CallScope call(x.where);
-  const auto step = [&](const Carry& now, const Array& slice) { return cell(now, slice); };
-  auto [last, y] = tessera::scan(step, carry, transpose(x, {1, 0, 2}));
+  detail::check_sequence(x, tree_leaves(carry), options);
+  const auto step = [&](const Carry& now, const std::pair<Array, Array>& slice) {
+    auto [next, y] = cell(now, slice.first);
+    if (!options.lengths) return std::pair<Carry, Array>(std::move(next), std::move(y));
+    const auto kept = [&](const Array& a, const Array& b) { return where(slice.second, a, b); };
+    return std::pair<Carry, Array>(tree_map(kept, next, now), where(slice.second, y, 0));
+  };
+  const std::pair<Array, Array> slices(transpose(x, {1, 0, 2}),
+                                       detail::is_inside(x.array, options));
+  auto [last, y] = tessera::scan(step, carry, slices, {.reverse = options.reverse});
   return {std::move(last), transpose(y, {1, 0, 2})};
+}
+
+/// Both directions of x, beginning with zeros: y of `forward`, then y of `backward`, which reads
+/// from the end -> [batch, time, features of both].
+template <typename Forward, typename Backward>
+Array bidirectional(const Forward& forward, const Backward& backward, Operand x,
+                    const std::optional<Array>& lengths = {}) {
+  const CallScope call(x.where);
+  const std::int64_t batch = x.array.dim(0);
+  const Array first = rnn(forward, forward.initial_carry(batch), x, {.lengths = lengths}).second;
+  const Array second =
+      rnn(backward, backward.initial_carry(batch), x, {.reverse = true, .lengths = lengths}).second;
+  return concatenate({first, second}, -1);
 }
 
 }  // namespace nn

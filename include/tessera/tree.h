@@ -4,15 +4,12 @@
 //     Param kernel, bias;
 //     TESSERA_MODULE(kernel, bias)          // paths: those of the parameters' scopes
 //   };
-//   struct State {
-//     Dense params;  Array step;  double rate;
-//     TESSERA_TREE(params, step, rate)      // paths: field names; `rate` is static
-//   };
+//   struct State { Dense params; Array step; double rate; TESSERA_TREE(params, step, rate) };
+//                                           // paths: field names; `rate` is static
 //
-// List every field. Arrays, parameters and keys are leaves. Numbers, bools, enums and strings are
-// static: part of the structure, so jit compiles again when one changes. A type with a member
-// `std::string tessera_key() const` is static too. A tree is rebuilt by copying it and replacing
-// the leaves.
+// List every field. Arrays, parameters and keys are leaves. Numbers, bools, enums, strings and
+// types with a member `std::string tessera_key() const` are static: part of the structure, so jit
+// compiles again when one changes.
 #pragma once
 
 #include <cstddef>
@@ -54,11 +51,9 @@ struct Fields {
 /// functions are marked cold, since they run only during tracing and small code compiles faster.
 class Walk {
  public:
-  enum class Want : unsigned char {
-    leaves,
-    structure,  // leaves and a byte string that is equal for equal structures
-    paths,      // leaves and statics with paths; also checks that structs list all fields
-  };
+  /// structure: also a byte string that is equal for equal structures. paths: also statics, and
+  /// both with paths; checks that structs list all fields.
+  enum class Want : unsigned char { leaves, structure, paths };
   explicit Walk(Want want);
   TESSERA_COPYABLE(Walk);
   struct Leaf {
@@ -72,6 +67,7 @@ class Walk {
   const std::vector<std::string>& paths();
   /// The path and the value of everything that is static.
   const std::vector<std::pair<std::string, std::string>>& statics() const { return statics_; }
+  const std::vector<std::string>& keys() const { return keys_; }  ///< of all maps, in order
   /// The number of leaves up to the end of each item of the outermost tuple.
   const std::vector<std::size_t>& item_ends() const { return item_ends_; }
   void leaf(Array& array);
@@ -113,6 +109,7 @@ class Walk {
   std::string structure_;
   std::vector<std::string> paths_;
   std::vector<std::pair<std::string, std::string>> statics_;
+  std::vector<std::string> keys_;
   std::vector<std::size_t> item_ends_;
   std::vector<Frame> frames_;
   std::string path_;
@@ -216,7 +213,9 @@ template <typename... Ts>
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves);
 std::vector<Array> arrays_of(const Walk& w);
 std::vector<Param> params_of(Walk& w);
-std::vector<Array> matching_leaves(std::size_t expected, std::vector<Array> leaves,
+/// Throws UserError for maps with other keys; matching_leaves also for another number of leaves.
+void check_keys(const char* what, const Walk& expected, const Walk& found, const Span& where);
+std::vector<Array> matching_leaves(const Walk& expected, const Walk& found,
                                    const std::source_location& where);
 
 template <typename T>
@@ -260,9 +259,10 @@ template <typename T>
 namespace detail {
 template <typename F, typename T, typename... Ts>
 T map_leaves(const std::source_location& where, F&& f, const T& tree, const Ts&... others) {
-  std::vector<Array> leaves = tree_leaves(tree);
+  const Walk first = walked(tree, Walk::Want::leaves);
+  std::vector<Array> leaves = arrays_of(first);
   const std::vector<Array> rest[sizeof...(Ts) + 1] = {
-      matching_leaves(leaves.size(), tree_leaves(others), where)..., {}};
+      matching_leaves(first, walked(others, Walk::Want::leaves), where)..., {}};
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i] = f(leaves[i], rest[I][i]...);
   }

@@ -62,6 +62,24 @@ std::string type_text(const HostArray& field) {
   return kNames[field.values.index()] + to_string(field.shape);
 }
 
+/// Throws UserError unless each field has the elements that its shape says.
+void check_sizes(const Making& batch) {
+  for (std::size_t i = 0; i < batch.records.size(); ++i) {
+    for (const HostArray& field : batch.records[i]) {
+      const auto count = static_cast<std::int64_t>(
+          std::visit([](const auto& values) { return values.size(); }, field.values));
+      const bool is_negative = std::ranges::any_of(field.shape, [](auto size) { return size < 0; });
+      if (!is_negative && count == num_elements(field.shape)) continue;
+      throw UserError({.what = "batch: a field of a record does not have the elements of its shape",
+                       .found = type_text(field) + " with " + std::to_string(count) +
+                                " elements at position " +
+                                std::to_string(batch.place + batch.rows[i]) + " of the stream",
+                       .wanted = "as many elements as the sizes of the shape multiply to",
+                       .cure = "set shape and values together in the source or in data::map"});
+    }
+  }
+}
+
 /// Throws UserError unless all records have the fields of the first one.
 void check_alike(const Making& batch) {
   const std::vector<Record>& records = batch.records;
@@ -106,7 +124,8 @@ E* copy_box(const T* from, std::span<const std::int64_t> shape, std::span<const 
 
 /// Stacks field number `field` of all records, with elements of type T, into an array of E.
 template <typename E, typename T>
-Array stacked_as(const Making& batch, std::size_t field, const NamedSharding& sharding) {
+Array stacked_as(const Making& batch, std::size_t field, const NamedSharding& sharding,
+                 const std::source_location& where) {
   const HostArray& first = batch.records[0][field];
   Shape shape = first.shape;
   shape.insert(shape.begin(), batch.size);
@@ -121,18 +140,20 @@ Array stacked_as(const Making& batch, std::size_t field, const NamedSharding& sh
     }
   };
   constexpr DType kType = std::is_same_v<E, float> ? DType::f32 : DType::i32;
-  return make_array_from_callback({kType, std::move(shape)}, sharding, fill);
+  return make_array_from_callback({kType, std::move(shape)}, sharding, fill, where);
 }
 
-std::vector<Array> stacked(const Making& batch, const std::optional<NamedSharding>& asked) {
+std::vector<Array> stacked(const Making& batch, const std::optional<NamedSharding>& asked,
+                           const std::source_location& where) {
+  check_sizes(batch);
   check_alike(batch);
   const NamedSharding sharding = asked.value_or(NamedSharding{current_mesh(), {}});
   std::vector<Array> fields;
   for (std::size_t i = 0; i < batch.records[0].size(); ++i) {
     const std::size_t type = batch.records[0][i].values.index();
-    fields.push_back(type == 0   ? stacked_as<std::int32_t, std::uint8_t>(batch, i, sharding)
-                     : type == 1 ? stacked_as<std::int32_t, std::int32_t>(batch, i, sharding)
-                                 : stacked_as<float, float>(batch, i, sharding));
+    fields.push_back(type == 0   ? stacked_as<std::int32_t, std::uint8_t>(batch, i, sharding, where)
+                     : type == 1 ? stacked_as<std::int32_t, std::int32_t>(batch, i, sharding, where)
+                                 : stacked_as<float, float>(batch, i, sharding, where));
   }
   return fields;
 }
@@ -249,7 +270,7 @@ struct Batches::State {
       lock.unlock();
       has_work.notify_all();
       if (done.error) std::rethrow_exception(done.error);
-      std::vector<Array> arrays = stacked(done, sharding);
+      std::vector<Array> arrays = stacked(done, sharding, options.where);
       place = done.place + done.size;
       return arrays;
     } catch (...) {

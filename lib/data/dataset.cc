@@ -3,8 +3,21 @@
 
 namespace tessera::data {
 
+namespace {
+
+std::int64_t checked_size(const std::shared_ptr<const Source>& source) {
+  const std::int64_t size = source == nullptr ? -1 : source->size();
+  if (size >= 0) return size;
+  throw UserError({.what = "Dataset: the source has no number of records",
+                   .found = source == nullptr ? "no source" : std::to_string(size),
+                   .wanted = "a source whose size() is 0 or more",
+                   .cure = "a stream without end repeats a source: dataset | data::repeat()"});
+}
+
+}  // namespace
+
 Dataset::Dataset(const std::shared_ptr<const Source>& source)
-    : Dataset(source, Order{.num_records = source->size()}) {}
+    : Dataset(source, Order{.num_records = checked_size(source)}) {}
 
 Dataset::Dataset(std::shared_ptr<const Source> source, const Order& order)
     : source_(std::move(source)), order_(order) {}

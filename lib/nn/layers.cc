@@ -66,9 +66,27 @@ Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
 
 }  // namespace
 
+namespace {
+
+Shape grouped_kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64_t features,
+                           const Scope& scope) {
+  const std::int64_t groups = o.feature_group_count;
+  if (groups >= 1 && inputs % groups == 0 && features % groups == 0) {
+    return kernel_shape(o, inputs, features);
+  }
+  throw UserError({.what = "Conv: the number of groups does not divide the channels",
+                   .where = line_of(scope),
+                   .found = std::to_string(inputs) + " inputs, " + std::to_string(features) +
+                            " features, " + std::to_string(groups) + " groups",
+                   .wanted = "inputs and features that are multiples of feature_group_count",
+                   .cure = "pass a number of groups that divides both"});
+}
+
+}  // namespace
+
 Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o)
-    : kernel(
-          scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features), line_of(scope))),
+    : kernel(scope.param("kernel", o.kernel_init, grouped_kernel_shape(o, inputs, features, scope),
+                         line_of(scope))),
       dtype(o.dtype),
       options(static_options(o)) {
   if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope));

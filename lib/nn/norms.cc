@@ -15,9 +15,19 @@ TESSERA_DEFINE_COPYABLE(RMSNorm);
 
 namespace {
 
-/// Statistics are computed in f32 at least.
-Array wide(const Operand& x) {
-  return !x.is_number() && is_half(x.array.dtype()) ? astype(x, DType::f32) : x.array;
+/// Statistics are computed in f32 at least. `parameter`: of the features, with which another number
+/// of them would be broadcast.
+Array wide(const char* layer, const Operand& x, const Param& parameter) {
+  const std::int64_t features = parameter.dim(0);
+  if (x.array.rank(x.where) < 1 || x.array.dim(-1, x.where) != features) {
+    throw UserError({.what = std::string(layer) + ": the array has another number of features",
+                     .where = x.where,
+                     .found = to_string(x.array.type()) + " for parameter " + parameter.path() +
+                              " of " + to_string(parameter.shape()),
+                     .wanted = "[.., " + std::to_string(features) + "]",
+                     .cure = "construct the layer with the size of the last dimension"});
+  }
+  return is_half(x.array.dtype()) ? astype(x, DType::f32) : x.array;
 }
 
 }  // namespace
@@ -31,7 +41,7 @@ LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsi
 
 Array LayerNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide(x);
+  const Array v = wide("LayerNorm", x, scale);
   const Array mean_x = mean(v, -1, keepdims);
   const Array mean_square = mean(square(v), -1, keepdims);
   const Array variance = maximum(mean_square - square(mean_x), 0.0);
@@ -46,7 +56,7 @@ RMSNorm::RMSNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
 
 Array RMSNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide(x);
+  const Array v = wide("RMSNorm", x, scale);
   return cast(v * (rsqrt(mean(square(v), -1, keepdims) + epsilon) * scale), dtype);
 }
 
@@ -68,7 +78,7 @@ GroupNorm::GroupNorm(const Scope& scope, std::int64_t features, std::int64_t gro
 
 Array GroupNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide(x);
+  const Array v = wide("GroupNorm", x, scale);
   const std::int64_t features = scale.dim(0);
   Shape grouped = v.shape();
   grouped.back() = num_groups;
@@ -159,13 +169,13 @@ Array normalized_by_batch(const BatchNorm& norm, const Array& x) {
 
 Array BatchNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  return normalized(*this, wide(x) - mean, var);
+  return normalized(*this, wide("BatchNorm", x, mean) - mean, var);
 }
 
 Array BatchNorm::operator()(Operand x, const Mode& mode) {
   const CallScope call(x.where);
   if (!mode.is_training) return std::as_const(*this)(x);
-  const Array v = wide(x);
+  const Array v = wide("BatchNorm", x, mean);
   const Statistics batch(v, axis_name);
   mean = mean * momentum + batch.mean * (1.0 - momentum);
   var = var * momentum + batch.var * (1.0 - momentum);

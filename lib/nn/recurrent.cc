@@ -1,4 +1,5 @@
 // Cells of recurrent networks, with the parameters of Linen's.
+#include <tessera/error.h>
 #include <tessera/recurrent.h>
 
 #include "nn/line_of.h"
@@ -21,6 +22,44 @@ std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::str
 }
 
 }  // namespace
+
+namespace detail {
+
+void check_sequence(const Operand& operand, const std::vector<Array>& carry,
+                    const RnnOptions& options) {
+  const Array& x = operand.array;
+  const auto fail = [&](const char* what, const Array& found, const std::string& wanted,
+                        const char* cure) {
+    throw UserError({.what = std::string("rnn: ") + what,
+                     .where = operand.where,
+                     .found = to_string(found.type()),
+                     .wanted = wanted,
+                     .cure = cure});
+  };
+  if (x.rank(operand.where) != 3) {
+    fail("the array is not a batch of sequences", x, "[batch, time, inputs]",
+         "add a dimension with expand_dims, or move them with transpose");
+  }
+  const std::int64_t batch = x.dim(0);
+  for (const Array& leaf : carry) {
+    if (leaf.rank() > 0 && leaf.dim(0) == batch) continue;
+    fail("the carry is one of another batch", leaf, "[" + std::to_string(batch) + ", ..]",
+         "begin with cell.initial_carry(x.dim(0))");
+  }
+  const Type wanted{DType::i32, {batch}};
+  if (options.lengths && options.lengths->type() != wanted) {
+    fail("the lengths do not match the batch", *options.lengths, to_string(wanted),
+         "give the number of positions of each sequence");
+  }
+}
+
+Array is_inside(const Array& x, const RnnOptions& options) {
+  const Array position = iota({x.dim(1), x.dim(0), 1}, 0);
+  if (!options.lengths) return position >= 0;
+  return position < expand_dims(*options.lengths, 1);
+}
+
+}  // namespace detail
 
 SimpleCell::SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
     : input(scope / "i", inputs, features),

@@ -150,7 +150,16 @@ void check_gradients(const Parameters& parameters, const std::vector<Array>& gra
                      .cure = "pass the gradients of value_and_grad with respect to the model"});
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].is_trained() || parameters[i].type() == gradients[i].type()) continue;
+    if (!parameters[i].is_trained()) continue;
+    if (!is_float(parameters[i].dtype())) {
+      throw UserError(
+          {.what = "Optimizer: a parameter is not an array of floats",
+           .where = where,
+           .found = to_string(parameters[i].type()) + " for parameter " + parameters[i].path(),
+           .wanted = "an array of floats",
+           .cure = "make it an nn::Buffer, which optimisers leave alone"});
+    }
+    if (parameters[i].type() == gradients[i].type()) continue;
     throw UserError(
         {.what = "Optimizer: a gradient does not match its parameter",
          .where = where,

@@ -202,9 +202,10 @@ std::string text(double value) {
 
 Array bias_correction(double decay, const Array& count) { return 1.0 - pow(decay, count); }
 
-std::vector<Array> moved_average(const std::vector<Param>& now, const std::vector<Param>& old,
-                                 const Operand& step_size) {
+std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& step_size) {
   const CallScope scope(step_size.where);
+  const std::vector<Param> now = tessera::detail::params_of(now_walk);
+  const std::vector<Param> old = tessera::detail::params_of(old_walk);
   if (now.size() != old.size()) {
     throw UserError({.what = "incremental_update: the trees differ in structure",
                      .where = step_size.where,
@@ -212,6 +213,7 @@ std::vector<Array> moved_average(const std::vector<Param>& now, const std::vecto
                      .wanted = std::to_string(now.size()) + " leaves",
                      .cure = "begin the average as a copy of the model"});
   }
+  tessera::detail::check_keys("incremental_update", now_walk, old_walk, step_size.where);
   std::vector<Array> result;
   for (std::size_t i = 0; i < now.size(); ++i) {
     const bool is_averaged = now[i].is_trained() && is_float(now[i].dtype());

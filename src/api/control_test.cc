@@ -108,6 +108,22 @@ TEST(Cond, RunsOneBranch) {
   EXPECT_EQ(g(full({}, -3.0F)).item<float>(), -6.0F);
 }
 
+TEST(Cond, TakesNumbersOfTheProgram) {
+  const auto same = [](const Array& x) { return x; };
+  const auto twice = [](const Array& x) { return x * 2; };
+  const Array x = full({}, 3.0F);
+  const auto f = [&](const Array& y) {
+    return stack({cond(true, twice, same, y), cond(false, twice, same, y),
+                  switch_case(1, std::tuple(same, twice), y),
+                  switch_case(7, std::tuple(same, twice, same), y)});
+  };
+  const std::vector<float> wanted = {6, 3, 6, 3};
+  EXPECT_EQ(floats(f(x)), wanted);
+  EXPECT_EQ(floats(jit(f)(x)), wanted);
+  const disable_jit op_by_op;
+  EXPECT_EQ(floats(f(x)), wanted);
+}
+
 TEST(Cond, SwitchTakesTheNearestBranch) {
   const auto f = [](std::int32_t index) {
     const std::tuple branches([](Array x) { return x; }, [](Array x) { return x * x; },

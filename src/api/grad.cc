@@ -31,7 +31,7 @@ void check_wrt(Walk& wrt, const Span& where) {
                      .where = where,
                      .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
                      .wanted = "bf16, f32 or f64",
-                     .cure = "pass it as another argument, or capture it"});
+                     .cure = "pass it as another argument, capture it, or make it an nn::Buffer"});
   }
 }
 

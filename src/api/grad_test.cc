@@ -1,9 +1,11 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include <tessera/control.h>
 #include <tessera/error.h>
 #include <tessera/functions.h>
 #include <tessera/grad.h>
+#include <tessera/transform.h>
 
 #include "api/test_support.h"
 
@@ -28,6 +30,31 @@ void expect_gradient(F f, const Floats& at) {
         (f(array(high)).template item<float>() - f(array(low)).template item<float>()) / (2 * h);
     EXPECT_NEAR(gradient[i], difference, 2e-3F * (1 + std::abs(difference))) << i;
   }
+}
+
+TEST(Grad, PassesByLoopsThatReadStoppedValues) {
+  const auto doubled = [](const Array& start) {
+    return while_loop([](const Array& c) { return sum(c) < 10; },
+                      [](const Array& c) { return c * 2; }, start);
+  };
+  const Array x = array({1.0F, 2.0F});  // becomes 4, 8
+  const auto loss = [&](const Array& y) { return sum(y * doubled(stop_gradient(y))); };
+  EXPECT_TRUE(array_equal(grad(loss)(x), array({4.0F, 8.0F})));
+  EXPECT_TRUE(
+      array_equal(jit([&](const Array& y) { return grad(loss)(y); })(x), array({4.0F, 8.0F})));
+  // In the body of a scan, and of a function with nested ones.
+  const auto scanned = [&](const Array& y) {
+    const auto step = [&](const Array& c, const Array& row) {
+      const Array next = c * row + sum(doubled(stop_gradient(stack({row, row}))));
+      return std::pair(next, next);
+    };
+    return sum(remat([&](const Array& z) { return scan(step, z[0], z).second; })(y));
+  };
+  // c1 = x0 x0 + a, c2 = c1 x1 + b with constants a and b.
+  const auto found = grad(scanned)(x).to_vector<float>();
+  const float a = 16;  // 1 + 1, doubled until it is 10 or more
+  EXPECT_EQ(found, (std::vector<float>{2 + 2 * 2, 1 + a}));
+  EXPECT_THROW(grad([&](const Array& y) { return sum(doubled(y)); })(x), UserError);
 }
 
 TEST(Grad, AgreesWithDifferences) {

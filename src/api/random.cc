@@ -41,7 +41,8 @@ Key Key::from_data(const Array& data, std::source_location where) {
                      .where = span,
                      .found = detail::describe(data),
                      .wanted = "u32[2]",
-                     .cure = "make keys with Key(seed), split and fold_in"});
+                     .cure = "make keys with Key(seed), split and fold_in; scan and vmap take "
+                             "split_data(key, n), whose slices are keys"});
   }
   Key key;
   key.data_ = data;

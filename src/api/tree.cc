@@ -157,6 +157,7 @@ void Walk::next_item(std::size_t index) {
 }
 
 void Walk::next_item(std::string_view name) {
+  keys_.emplace_back(name);
   if (want_ == Want::structure) fixed(name);
   if (want_ != Want::paths) return;
   path_.resize(frames_.back().prefix);
@@ -233,10 +234,24 @@ void check_same_leaves(std::size_t expected, std::size_t found, const char* what
 
 }  // namespace
 
-std::vector<Array> matching_leaves(std::size_t expected, std::vector<Array> leaves,
+void check_keys(const char* what, const Walk& expected, const Walk& found, const Span& where) {
+  const auto [missing, other] = std::ranges::mismatch(expected.keys(), found.keys());
+  const bool has_missing = missing != expected.keys().end();
+  const bool has_other = other != found.keys().end();
+  if (!has_missing && !has_other) return;
+  throw UserError({.what = fmt::format("{}: the maps in the trees have different keys", what),
+                   .where = where,
+                   .found = has_other ? fmt::format("key '{}'", *other) : "no more keys",
+                   .wanted = has_missing ? fmt::format("key '{}'", *missing) : "no more keys",
+                   .cure = "pass trees of the same structure"});
+}
+
+std::vector<Array> matching_leaves(const Walk& expected, const Walk& found,
                                    const std::source_location& where) {
-  check_same_leaves(expected, leaves.size(), "tree_map", trace::call_span(where));
-  return leaves;
+  const Span line = trace::call_span(where);
+  check_same_leaves(expected.leaves().size(), found.leaves().size(), "tree_map", line);
+  check_keys("tree_map", expected, found, line);
+  return arrays_of(found);
 }
 
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves) {

@@ -1,9 +1,22 @@
 #include "differentiate/activity.h"
 
+#include "ops/record.h"
+
 namespace tessera::differentiate {
 
+namespace {
+
+/// Nothing passes, so that what has no derivative may read it.
+bool is_stopped(const ir::Equation& equation, std::size_t /*n*/,
+                const std::vector<ir::Bits>& /*values*/, std::vector<ir::Bits>& /*results*/) {
+  return *equation.op->name == "stop_gradient";
+}
+
+}  // namespace
+
 Activity::Activity()
-    : reach_({.passes = [](const Type& type) { return is_float(type.dtype); }, .special = {}}) {}
+    : reach_({.passes = [](const Type& type) { return is_float(type.dtype); },
+              .special = is_stopped}) {}
 
 std::vector<bool> Activity::values(const ir::Function& function, const std::vector<bool>& inputs) {
   return reach_.marked_values(function, inputs);

@@ -157,6 +157,30 @@ TEST(BranchErrors, BranchNumberIsAFloat) {
             "by element");
 }
 
+TEST(LoopErrors, JoinThatKeepsOneElement) {
+  const auto last = [](const Array& a, const Array& b) { return sum(a * b, 0, keepdims); };
+  EXPECT_EQ(caught([&] {
+              associative_scan(last, ones({4, 3}));
+            }).text,
+            "associative_scan: the function does not return what it is given\n"
+            "  where:  <this line>\n"
+            "  found:  leaf 0: f32[1,3]\n"
+            "  wanted: f32[2,3]\n"
+            "  cure:   join the elements of both trees slice by slice along the axis, and return "
+            "their type");
+}
+
+TEST(LoopErrors, JoinedLeavesOfDifferentSizes) {
+  const auto first = [](const std::pair<Array, Array>& a, const auto&) { return a; };
+  const std::pair pair(ones({4, 3}), ones({5}));
+  EXPECT_EQ(caught([&] { associative_scan(first, pair); }).text,
+            "associative_scan: the leaves have different sizes along the axis\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,3] and f32[5]\n"
+            "  wanted: one size along the axis\n"
+            "  cure:   broadcast or slice one of them first");
+}
+
 TEST(LoopErrors, LoopChangesTheCarry) {
   const auto body = [](Array i, Array x) { return x * astype(i, DType::f32) < 1; };
   const Caught error = caught([&] { fori_loop(0, 3, body, zeros({2})); });

@@ -239,6 +239,52 @@ TEST(StreamErrors, RecordsOfDifferentShapes) {
             "  cure:   give them the same shape first: dataset | data::map(...)");
 }
 
+TEST(StreamErrors, RecordWithoutItsElements) {
+  const auto shorten = [](Record x) {
+    x[0].shape = {3};
+    return x;
+  };
+  data::Batches batches =
+      data::sequences(data::Tokens({0, 1, 2, 3}, 2)) | data::map(shorten) | data::batch(2);
+  EXPECT_EQ(caught([&] { batches.next(); }).text,
+            "batch: a field of a record does not have the elements of its shape\n"
+            "  found:  i32[3] with 2 elements at position 0 of the stream\n"
+            "  wanted: as many elements as the sizes of the shape multiply to\n"
+            "  cure:   set shape and values together in the source or in data::map");
+}
+
+TEST(StreamErrors, FieldsWithoutASplitDimension) {
+  const Mesh mesh = make_mesh({{"data", 2}});
+  const std::string line = "  where:  " + line_of(1);
+  data::Batches batches = numbers(4) | data::batch(4);
+  batches.place(NamedSharding(mesh, P{none, none, "data"}));
+  EXPECT_EQ(caught([&] { batches.next(); }).text,
+            "make_array_from_callback: the spec has more entries than the array has dimensions\n" +
+                line +
+                "\n  found:  P(None, None, 'data') for i32[4,1]\n"
+                "  wanted: no more entries than dimensions: 2\n"
+                "  cure:   drop the extra entries");
+}
+
+TEST(StreamErrors, SourceWithoutASize) {
+  struct Endless final : data::Source {
+    std::int64_t size() const override { return -1; }
+    Record read(std::int64_t /*record*/, data::RecordRandom& /*random*/) const override {
+      return {};
+    }
+  };
+  EXPECT_EQ(caught([&] { data::Dataset(std::make_shared<Endless>()); }).text,
+            "Dataset: the source has no number of records\n"
+            "  found:  -1\n"
+            "  wanted: a source whose size() is 0 or more\n"
+            "  cure:   a stream without end repeats a source: dataset | data::repeat()");
+  EXPECT_EQ(caught([&] { data::Dataset(std::shared_ptr<Endless>()); }).text,
+            "Dataset: the source has no number of records\n"
+            "  found:  no source\n"
+            "  wanted: a source whose size() is 0 or more\n"
+            "  cure:   a stream without end repeats a source: dataset | data::repeat()");
+}
+
 TEST(StreamErrors, SeekInAnotherStream) {
   data::Batches batches = numbers(9) | data::shuffle(3) | data::batch(2);
   const data::Position position = (numbers(9) | data::shuffle(4) | data::batch(2)).position();

@@ -101,6 +101,26 @@ TEST(NumberErrors, FractionMeetsIntegers) {
             "  cure:   convert the array first: astype(x, DType::f32)");
 }
 
+TEST(NumberErrors, QuotientOfIntegers) {
+  const Array ids = array({1, 2});
+  EXPECT_EQ(caught([&] { ids / 2.0; }).text,
+            "div: a floating-point number and an array of integers have no exact quotient\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: an array of floats, or an integer\n"
+            "  cure:   convert it: astype(x, DType::f32); x / 2 rounds towards zero");
+}
+
+TEST(NumberErrors, SmoothingIsNoShare) {
+  const Array logits = ones({2, 3}), labels = array({1, 2});
+  EXPECT_EQ(caught([&] { cross_entropy(logits, labels, 1.5); }).text,
+            "cross_entropy: the smoothing is not a share\n"
+            "  where:  <this line>\n"
+            "  found:  1.5\n"
+            "  wanted: a number from 0 to 1\n"
+            "  cure:   pass for example 0.1");
+}
+
 TEST(NumberErrors, NumberMeetsBool) {
   const Array mask = array({true, false});
   const Caught error = caught([&] { where(mask, mask, 3); });

@@ -77,7 +77,7 @@ TEST(GradientErrors, IntegersHaveNoDerivative) {
             "  where:  <this line>\n"
             "  found:  leaf 0: i32[2]\n"
             "  wanted: bf16, f32 or f64\n"
-            "  cure:   pass it as another argument, or capture it");
+            "  cure:   pass it as another argument, capture it, or make it an nn::Buffer");
 }
 
 TEST(GradientErrors, CollectivesHaveNoDerivative) {

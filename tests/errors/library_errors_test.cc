@@ -6,6 +6,7 @@
 #include <tessera/jit.h>
 #include <tessera/nn.h>
 #include <tessera/optim.h>
+#include <tessera/recurrent.h>
 
 #include "tests/errors/caught.h"
 
@@ -254,11 +255,11 @@ TEST(LayerErrors, InputOfAnotherWidth) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { norm(x); });
   EXPECT_EQ(error.text,
-            "mul: the shapes cannot be broadcast together\n"
+            "LayerNorm: the array has another number of features\n"
             "  where:  <this line>\n"
-            "  found:  f32[2,3] and f32[2,4]\n"
-            "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
-            "  cure:   reshape, transpose or expand_dims one of them");
+            "  found:  f32[2,3] for parameter norm/scale of [4]\n"
+            "  wanted: [.., 4]\n"
+            "  cure:   construct the layer with the size of the last dimension");
 }
 
 TEST(OptimizerErrors, GradientOfAnotherDtype) {
@@ -387,6 +388,106 @@ TEST(OptimizerErrors, AverageOfAnotherModel) {
             "  found:  1 leaves\n"
             "  wanted: 2 leaves\n"
             "  cure:   begin the average as a copy of the model");
+}
+
+TEST(OptimizerErrors, ParameterOfIntegers) {
+  const std::map<std::string, Array> model = {{"count", array({1, 2})}};
+  const TrainState<std::map<std::string, Array>> state(model, optim::sgd());
+  const Caught error = caught([&] { std::ignore = state.apply_gradients(model); });
+  EXPECT_EQ(error.text,
+            "Optimizer: a parameter is not an array of floats\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2] for parameter count\n"
+            "  wanted: an array of floats\n"
+            "  cure:   make it an nn::Buffer, which optimisers leave alone");
+}
+
+TEST(OptimizerErrors, GradientsOfOtherNames) {
+  const std::map<std::string, Array> model = {{"bias", ones({2})}, {"kernel", ones({2})}};
+  const std::map<std::string, Array> grads = {{"bias", ones({2})}, {"weight", ones({2})}};
+  const TrainState<std::map<std::string, Array>> state(model, optim::sgd());
+  const Caught error = caught([&] { std::ignore = state.apply_gradients(grads); });
+  EXPECT_EQ(error.text,
+            "apply_gradients: the maps in the trees have different keys\n"
+            "  where:  <this line>\n"
+            "  found:  key 'weight'\n"
+            "  wanted: key 'kernel'\n"
+            "  cure:   pass trees of the same structure");
+}
+
+TEST(OptimizerErrors, AverageOfOtherNames) {
+  const std::map<std::string, Array> now = {{"kernel", ones({2})}}, old = {{"bias", ones({2})}};
+  const Caught error = caught([&] { optim::incremental_update(now, old, 0.1); });
+  EXPECT_EQ(error.text,
+            "incremental_update: the maps in the trees have different keys\n"
+            "  where:  <this line>\n"
+            "  found:  key 'bias'\n"
+            "  wanted: key 'kernel'\n"
+            "  cure:   pass trees of the same structure");
+}
+
+TEST(LayerErrors, FeaturesOfAnotherNorm) {
+  const nn::LayerNorm norm(nn::Scope(Key(0)) / "LayerNorm_0", 8);
+  const Array x = ones({4, 1});  // would be broadcast
+  EXPECT_EQ(caught([&] { norm(x); }).text,
+            "LayerNorm: the array has another number of features\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,1] for parameter LayerNorm_0/scale of [8]\n"
+            "  wanted: [.., 8]\n"
+            "  cure:   construct the layer with the size of the last dimension");
+  const nn::Scope scope(Key(0));
+  const std::string what = ": the array has another number of features\n";
+  const auto begins = [&](const std::string& text, const char* layer) {
+    EXPECT_EQ(text.substr(0, what.size() + std::string(layer).size()), layer + what);
+  };
+  begins(caught([&] { nn::RMSNorm(scope / "r", 8)(x); }).text, "RMSNorm");
+  begins(caught([&] { nn::GroupNorm(scope / "g", 8, 4)(ones({4, 4})); }).text, "GroupNorm");
+  begins(caught([&] { nn::BatchNorm(scope / "b", 8)(x); }).text, "BatchNorm");
+  begins(caught([&] { nn::BatchNorm(scope / "t", 8)(x, nn::Mode::train()); }).text, "BatchNorm");
+}
+
+TEST(LayerErrors, GroupsOfChannelsDoNotDivide) {
+  const nn::Scope scope(Key(0));
+  const nn::ConvOptions options{.kernel_size = {3, 3}, .feature_group_count = 2};
+  EXPECT_EQ(caught([&] { nn::Conv(scope / "conv", 3, 8, options); }).text,
+            "Conv: the number of groups does not divide the channels\n"
+            "  where:  <this line>\n"
+            "  found:  3 inputs, 8 features, 2 groups\n"
+            "  wanted: inputs and features that are multiples of feature_group_count\n"
+            "  cure:   pass a number of groups that divides both");
+}
+
+TEST(LayerErrors, SequencesOfNoBatch) {
+  const nn::GRUCell cell(nn::Scope(Key(0)), 6, 3);
+  const Array x = ones({4, 6});
+  EXPECT_EQ(caught([&] { nn::rnn(cell, cell.initial_carry(4), x); }).text,
+            "rnn: the array is not a batch of sequences\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,6]\n"
+            "  wanted: [batch, time, inputs]\n"
+            "  cure:   add a dimension with expand_dims, or move them with transpose");
+}
+
+TEST(LayerErrors, CarryOfAnotherBatch) {
+  const nn::LSTMCell cell(nn::Scope(Key(0)), 6, 3);
+  const Array x = ones({4, 2, 6});
+  EXPECT_EQ(caught([&] { nn::rnn(cell, cell.initial_carry(3), x); }).text,
+            "rnn: the carry is one of another batch\n"
+            "  where:  <this line>\n"
+            "  found:  f32[3,3]\n"
+            "  wanted: [4, ..]\n"
+            "  cure:   begin with cell.initial_carry(x.dim(0))");
+}
+
+TEST(LayerErrors, LengthsOfAnotherBatch) {
+  const nn::LSTMCell cell(nn::Scope(Key(0)), 6, 3);
+  const Array x = ones({4, 2, 6}), lengths = ones({4});
+  EXPECT_EQ(caught([&] { nn::bidirectional(cell, cell, x, lengths); }).text,
+            "rnn: the lengths do not match the batch\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4]\n"
+            "  wanted: i32[4]\n"
+            "  cure:   give the number of positions of each sequence");
 }
 
 TEST(LayerErrors, CacheOfALayerThatSeesAll) {

@@ -17,7 +17,8 @@ TEST(RandomErrors, KeyOfFloats) {
             "  where:  <this line>\n"
             "  found:  f32[2]\n"
             "  wanted: u32[2]\n"
-            "  cure:   make keys with Key(seed), split and fold_in");
+            "  cure:   make keys with Key(seed), split and fold_in; scan and vmap take "
+            "split_data(key, n), whose slices are keys");
 }
 
 TEST(RandomErrors, FewerThanNoKeys) {

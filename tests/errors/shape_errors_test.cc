@@ -198,6 +198,38 @@ TEST(ShapeErrors, LabelsOfOtherRows) {
             "  cure:   give the index of the right class of each row");
 }
 
+TEST(ShapeErrors, SegmentsOfOtherRows) {
+  const Array x = ones({4, 3}), ids = array({0, 1, 0});
+  EXPECT_EQ(caught([&] { segment_max(x, ids, 2); }).text,
+            "segment_max: the ids do not match the rows\n"
+            "  where:  <this line>\n"
+            "  found:  i32[3] for f32[4,3]\n"
+            "  wanted: an i32 id for each row\n"
+            "  cure:   give the number of the segment of each row along dimension 0");
+}
+
+TEST(ShapeErrors, HalvesOfAnOddSize) {
+  EXPECT_EQ(caught([&] {
+              glu(ones({4, 3}));
+            }).text,
+            "glu: the axis does not divide into two halves\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,3]\n"
+            "  wanted: an even size of axis -1\n"
+            "  cure:   give the layer before it twice the features that come out");
+}
+
+TEST(ShapeErrors, CountedValuesOfAnotherShape) {
+  metrics::Mean mean;
+  const Array values = ones({4, 3}), is_counted = ones({3}) > 0;  // would be broadcast
+  EXPECT_EQ(caught([&] { mean.update(values, is_counted); }).text,
+            "metrics::Mean: what counts does not match the values\n"
+            "  where:  <this line>\n"
+            "  found:  bool[3] for f32[4,3]\n"
+            "  wanted: bool[4,3]\n"
+            "  cure:   broadcast it: broadcast_to(is_counted, values.shape())");
+}
+
 TEST(ShapeErrors, KernelOfOtherRows) {
   const Array x = ones({4, 8});
   const Array table = ones({10, 8});

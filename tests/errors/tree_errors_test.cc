@@ -1,5 +1,7 @@
 // Mistakes in trees.
 #include <gtest/gtest.h>
+#include <map>
+#include <string>
 
 #include <tessera/jit.h>
 #include <tessera/ops.h>
@@ -54,6 +56,18 @@ TEST(TreeErrors, TreesOfDifferentStructure) {
             "  where:  <this line>\n"
             "  found:  number of leaves: 1\n"
             "  wanted: number of leaves: 2\n"
+            "  cure:   pass trees of the same structure");
+}
+
+TEST(TreeErrors, MapsOfOtherKeys) {
+  using Map = std::map<std::string, Array>;
+  const Map one = {{"kernel", ones({2})}}, other = {{"weight", ones({2})}};
+  auto add_up = [](const Array& a, const Array& b) { return a + b; };
+  EXPECT_EQ(caught([&] { tree_map(add_up, one, other); }).text,
+            "tree_map: the maps in the trees have different keys\n"
+            "  where:  <this line>\n"
+            "  found:  key 'weight'\n"
+            "  wanted: key 'kernel'\n"
             "  cure:   pass trees of the same structure");
 }
 

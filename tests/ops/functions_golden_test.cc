@@ -161,9 +161,73 @@ const Functions& other_functions() {
   return list;
 }
 
+template <Array (*kFunction)(Operand)>
+Arrays call_of(const Json& /*arguments*/, const Arrays& in) {
+  return {kFunction(in[0])};
+}
+
+const Functions& neural_functions() {
+  static const Functions list = {
+      {"log_sigmoid", call_of<log_sigmoid>},
+      {"selu", call_of<selu>},
+      {"mish", call_of<mish>},
+      {"soft_sign", call_of<soft_sign>},
+      {"relu6", call_of<relu6>},
+      {"hard_sigmoid", call_of<hard_sigmoid>},
+      {"hard_silu", call_of<hard_silu>},
+      {"hard_tanh", call_of<hard_tanh>},
+      {"leaky_relu",
+       [](const Json& a, const Arrays& in) -> Arrays { return {leaky_relu(in[0], a["number"])}; }},
+      {"elu", [](const Json& a, const Arrays& in) -> Arrays { return {elu(in[0], a["number"])}; }},
+      {"glu", [](const Json& a, const Arrays& in) -> Arrays { return {glu(in[0], a["axis"])}; }},
+      {"kl_divergence",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         const auto targets = a["targets"].get<std::vector<float>>();
+         return {kl_divergence(in[0], array(targets, in[0].shape()))};
+       }},
+      {"cosine_similarity",
+       [](const Json&, const Arrays& in) -> Arrays { return {cosine_similarity(in[0], in[1])}; }},
+      {"logaddexp",
+       [](const Json&, const Arrays& in) -> Arrays { return {logaddexp(in[0], in[1])}; }}};
+  return list;
+}
+
+template <Array (*kFunction)(Operand, Operand, std::int64_t)>
+Arrays segments_of(const Json& a, const Arrays& in) {
+  const Array ids = i32_of(a["ids"], {in[0].dim(0)});
+  return {kFunction(in[0], ids, a["count"])};
+}
+
+const Functions& sequence_functions() {
+  using Step = std::pair<Array, Array>;
+  static const Functions list = {{"cumlogsumexp",
+                                  [](const Json& a, const Arrays& in) -> Arrays {
+                                    return {cumlogsumexp(in[0], a["axis"], a["reverse"])};
+                                  }},
+                                 {"associative_scan",
+                                  [](const Json& a, const Arrays& in) -> Arrays {
+                                    const auto join = [](const Step& l, const Step& r) {
+                                      return Step(r.first * l.first, r.first * l.second + r.second);
+                                    };
+                                    const auto [decay, h] = associative_scan(
+                                        join, Step(in[0], in[1]), a["axis"], a["reverse"]);
+                                    return {decay, h};
+                                  }},
+                                 {"repeat",
+                                  [](const Json& a, const Arrays& in) -> Arrays {
+                                    return {repeat(in[0], a["times"], a["axis"])};
+                                  }},
+                                 {"segment_sum", segments_of<segment_sum>},
+                                 {"segment_mean", segments_of<segment_mean>},
+                                 {"segment_max", segments_of<segment_max>},
+                                 {"segment_min", segments_of<segment_min>},
+                                 {"segment_softmax", segments_of<segment_softmax>}};
+  return list;
+}
+
 const Function& function_of(const std::string& name) {
-  for (const Functions* list :
-       {&matrix_functions(), &shape_functions(), &random_functions(), &other_functions()}) {
+  for (const Functions* list : {&matrix_functions(), &shape_functions(), &random_functions(),
+                                &other_functions(), &neural_functions(), &sequence_functions()}) {
     const auto place = list->find(name);
     if (place != list->end()) return place->second;
   }
@@ -222,6 +286,84 @@ TEST(Functions, HaveZeroGradientsWhereTheRootIsZero) {
   };
   EXPECT_EQ(gradient(twice, zeros({4})), none);
   EXPECT_EQ(stddev(full({4}, 3)).item<float>(), 0.0F);
+}
+
+TEST(Functions, SegmentsWithoutRowsHaveTheNeutralElement) {
+  const float inf = INFINITY;
+  const Array x = array({1.0F, NAN, -2.0F, 5.0F}), ids = array({0, 2, 0, 9});
+  EXPECT_EQ(segment_sum(x, ids, 2).to_vector<float>(), (std::vector<float>{-1.0F, 0.0F}));
+  EXPECT_EQ(segment_mean(x, ids, 2).to_vector<float>(), (std::vector<float>{-0.5F, 0.0F}));
+  EXPECT_EQ(segment_max(x, ids, 2).to_vector<float>(), (std::vector<float>{1.0F, -inf}));
+  EXPECT_EQ(segment_min(x, ids, 2).to_vector<float>(), (std::vector<float>{-2.0F, inf}));
+  EXPECT_TRUE(std::isnan(segment_max(x, ids, 3).to_vector<float>()[2]));
+  const Array whole = array({-3, 7}), none = zeros({0}, DType::i32);
+  EXPECT_EQ(segment_max(whole, array({1, 1}), 2).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{INT32_MIN, 7}));
+  EXPECT_EQ(segment_max(zeros({0, 2}), none, 1).to_vector<float>(),
+            (std::vector<float>{-inf, -inf}));
+}
+
+TEST(Functions, SegmentsOfABatchAreThoseOfItsElements) {
+  const Array x = random::normal(Key(0), {3, 11, 2});
+  const Array ids = random::randint(Key(1), {3, 11}, -1, 5);
+  const auto extreme = [](const Array& rows, const Array& of) { return segment_max(rows, of, 4); };
+  const auto slope = [&](const Array& rows, const Array& of) {
+    const auto loss = [&](const Array& r) {
+      const Array best = extreme(r, of);
+      return sum(square(where(is_inf(best), 0, best)));
+    };
+    return grad(loss)(rows);
+  };
+  const Array all = vmap(extreme)(x, ids), slopes = vmap(slope)(x, ids);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(array_equal(all[i], extreme(x[i], ids[i])));
+    EXPECT_TRUE(array_equal(slopes[i], slope(x[i], ids[i])));
+  }
+}
+
+TEST(Functions, SegmentsHaveSecondDerivatives) {
+  const Array x = array({1.0F, 3.0F, -2.0F, 5.0F}), ids = array({0, 0, 1, 1});
+  const auto cubes = [&](const Array& rows) { return sum(pow(segment_max(rows, ids, 2), 3)); };
+  EXPECT_TRUE(array_equal(hessian(cubes)(x), diag(array({0.0F, 18.0F, 0.0F, 30.0F}))));
+  const auto shares = [&](const Array& rows) {
+    return sum(segment_softmax(rows, ids, 2) * array({0.0F, 1.0F, 0.0F, 2.0F}));
+  };
+  // The softmax of two numbers is logistic of their difference d, here 2 and 7.
+  const auto bend = [](double d) {
+    const double p = 1 / (1 + std::exp(-d));
+    return p * (1 - p) * (1 - 2 * p);
+  };
+  const auto second = hessian(shares)(x).to_vector<float>();
+  EXPECT_NEAR(second[0], bend(2), 1e-6);
+  EXPECT_NEAR(second[1], -bend(2), 1e-6);
+  EXPECT_NEAR(second[15], 2 * bend(7), 1e-6);
+  EXPECT_EQ(second[2], 0.0F);
+}
+
+TEST(Functions, SegmentsKeepZerosAndInfinities) {
+  const float inf = INFINITY;
+  const Array x = array({-0.0F, -1.0F, -inf, -inf, inf}), ids = array({0, 0, 1, 1, 2});
+  const auto all = value_and_grad([&](const Array& rows) {
+    const Array best = segment_max(rows, ids, 3);
+    return std::tuple(sum(where(is_inf(best), 0, best)), best);
+  })(x);
+  const auto best = std::get<1>(all).to_vector<float>();
+  EXPECT_EQ(best, (std::vector<float>{0.0F, -inf, inf}));
+  EXPECT_TRUE(std::signbit(best[0]));
+  EXPECT_EQ(std::get<2>(all).to_vector<float>(), (std::vector<float>{1, 0, 0, 0, 0}));
+}
+
+TEST(Functions, LogarithmsOfSumsKeepInfinities) {
+  const float inf = INFINITY;
+  const Array a = array({inf, -inf, -inf, inf, 2.0F}), b = array({inf, -inf, 1.0F, -inf, NAN});
+  const auto both = logaddexp(a, b).to_vector<float>();
+  EXPECT_EQ(both[0], inf);
+  EXPECT_EQ(both[1], -inf);
+  EXPECT_EQ(both[2], 1.0F);
+  EXPECT_EQ(both[3], inf);
+  EXPECT_TRUE(std::isnan(both[4]));
+  const auto loss = [&](const Array& x) { return logaddexp(x, array({1.0F}))[0]; };
+  EXPECT_EQ(grad(loss)(array({-inf})).item<float>(), 0.0F);
 }
 
 TEST(Functions, KeepNaNsAndInfinities) {

@@ -204,8 +204,81 @@ def other_randoms():
                    differentiable=False, seed=seed, shape=[6, 5])
 
 
+ACTIVATIONS = dict(log_sigmoid=jax.nn.log_sigmoid, selu=jax.nn.selu, mish=jax.nn.mish,
+                   soft_sign=jax.nn.soft_sign, relu6=jax.nn.relu6,
+                   hard_sigmoid=jax.nn.hard_sigmoid, hard_silu=jax.nn.hard_silu,
+                   hard_tanh=jax.nn.hard_tanh)
+
+
+def activations():
+    for name, function in ACTIVATIONS.items():
+        yield case(name, function, array((3, 5), -9.0, 9.0))
+    for number in (0.25, 1.5):
+        yield case("leaky_relu", lambda a: jax.nn.leaky_relu(a, number), array((3, 5)),
+                   number=number)
+        yield case("elu", lambda a: jax.nn.elu(a, number), array((3, 5), -99.0, 99.0),
+                   number=number)
+    for axis in (0, 1, -1):
+        yield case("glu", lambda a: jax.nn.glu(a, axis), array((4, 2, 6)), axis=axis)
+
+
+def losses():
+    for shape in ((5,), (3, 4), (2, 3, 4)):
+        # Optax's gradient of the targets is NaN where these are 0.
+        targets = (np.abs(array(shape)) * (rng.random(shape) < 0.7)).astype(np.float32)
+        yield case("kl_divergence", lambda p: optax.losses.kl_divergence(p, targets), array(shape),
+                   targets=targets.ravel().tolist())
+        yield case("cosine_similarity", optax.losses.cosine_similarity, array(shape),
+                   array(shape))
+        yield case("logaddexp", jnp.logaddexp, array(shape, -30.0, 30.0), array(shape))
+
+
+def cumulative():
+    for size in (1, 2, 3, 7, 8, 13):
+        for reverse in (False, True):
+            axis = int(rng.integers(0, 2))
+            x = array((size, 4) if axis == 0 else (3, size))
+            yield case("cumlogsumexp", lambda a: jax.lax.cumlogsumexp(a, axis, reverse), x,
+                       axis=axis, reverse=reverse)
+            yield case("associative_scan", lambda a, b: jax.lax.associative_scan(
+                lambda l, r: (r[0] * l[0], r[0] * l[1] + r[1]), (a, b), reverse, axis),
+                       x / 4, array(x.shape), axis=axis, reverse=reverse)
+
+
+def repeats():
+    for axis in (0, 1, -1):
+        times = int(rng.integers(0, 4))
+        yield case("repeat", lambda a: jnp.repeat(a, times, axis), array((2, 3, 4)), times=times,
+                   axis=axis)
+
+
+def segments():
+    reductions = dict(segment_sum=jax.ops.segment_sum, segment_max=jax.ops.segment_max,
+                      segment_min=jax.ops.segment_min)
+    for _ in range(ROUNDS):
+        rows = int(rng.integers(6, 20))
+        # Every segment has a row, since JSON has no infinities. Some rows have no segment.
+        ids = rng.permutation(np.concatenate([np.arange(3), rng.integers(-1, 5, rows - 3)]))
+        x = np.round(array((rows,) + shape_of(1)))  # with equal elements
+        for name, function in reductions.items():
+            yield case(name, lambda a: function(a, ids, 3), x, ids=ids.tolist(), count=3)
+        inside = ((ids >= 0) & (ids < 3)).astype(np.float32)
+        sizes = jax.ops.segment_sum(inside, ids, 3)
+        yield case("segment_mean", lambda a: jax.ops.segment_sum(a, ids, 3) / sizes[:, None], x,
+                   ids=ids.tolist(), count=3)
+
+        def softmax(a):
+            shares = jnp.zeros_like(a)
+            for i in range(3):
+                place = np.where(ids == i)[0]
+                shares = shares.at[place].set(jax.nn.softmax(a[place], 0))
+            return shares
+        yield case("segment_softmax", softmax, x, ids=ids.tolist(), count=3)
+
+
 CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
-                        ctc_losses, uniques, other_randoms)
+                        ctc_losses, uniques, other_randoms, activations, losses, cumulative,
+                        segments, repeats)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")

@@ -168,7 +168,21 @@ Array bitwise_not(Operand x) { return bits("bitwise_not", Kind::bitwise, {x}, "n
 Array add(Operand a, Operand b) { return elementwise("add", {a, b}); }
 Array sub(Operand a, Operand b) { return elementwise("sub", {a, b}); }
 Array mul(Operand a, Operand b) { return elementwise("mul", {a, b}); }
-Array div(Operand a, Operand b) { return elementwise("div", {a, b}); }
+Array div(Operand a, Operand b) {
+  // A quotient of integers is rounded towards zero, which whoever writes x / 2.0 does not mean.
+  const auto is_real = [](const Operand& x) { return x.kind == Operand::Kind::real; };
+  const auto is_whole = [](const Operand& x) {
+    return !x.is_number() && !x.array.is_empty() && is_integer(x.array.dtype());
+  };
+  if ((is_real(a) && is_whole(b)) || (is_whole(a) && is_real(b))) {
+    const CallScope scope(a.where);
+    detail::fail("div", "a floating-point number and an array of integers have no exact quotient",
+                 detail::describe(is_whole(a) ? a.array : b.array),
+                 "an array of floats, or an integer",
+                 "convert it: astype(x, DType::f32); x / 2 rounds towards zero");
+  }
+  return elementwise("div", {a, b});
+}
 Array maximum(Operand a, Operand b) { return elementwise("maximum", {a, b}, "max"); }
 Array minimum(Operand a, Operand b) { return elementwise("minimum", {a, b}, "min"); }
 Array pow(Operand a, Operand b) { return elementwise("pow", {a, b}); }

@@ -1,4 +1,4 @@
-// Functions composed of ops: activations, statistics, matrices, shapes.
+// Functions composed of ops: statistics, matrices, shapes.
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -14,62 +14,6 @@ namespace tessera {
 using detail::as_array;
 using detail::Ints;
 using detail::public_op;
-
-// --- activations
-
-Array relu(Operand x) {
-  return public_op(x.where, [&] { return maximum(x, 0); });
-}
-
-Array sigmoid(Operand x) { return logistic(std::move(x)); }
-
-Array softplus(Operand x) {
-  return public_op(x.where, [&] { return maximum(x, 0) + log1p(exp(neg(abs(x)))); });
-}
-
-Array silu(Operand x) {
-  return public_op(x.where, [&] { return mul(x, logistic(x)); });
-}
-
-Array gelu(Operand x, bool approximate) {
-  return public_op(x.where, [&] {
-    const Array v = detail::as_array("gelu", x);
-    if (!approximate) return v * (0.5 * (1.0 + erf(v * std::sqrt(0.5))));
-    const Array inner = std::sqrt(2.0 / 3.14159265358979323846) * (v + 0.044715 * (v * v * v));
-    return v * (0.5 * (1.0 + tanh(inner)));
-  });
-}
-
-Array softmax(Operand x, std::int64_t axis) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("softmax", x);
-    detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
-    const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
-    return unnormalized / sum(unnormalized, axis, keepdims);
-  });
-}
-
-Array log_softmax(Operand x, std::int64_t axis) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("log_softmax", x);
-    detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
-    const Array shifted = v - stop_gradient(max(v, axis, keepdims));
-    return shifted - log(sum(exp(shifted), axis, keepdims));
-  });
-}
-
-Array logsumexp(Operand x, Axes axes, KeepDims keep) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("logsumexp", x);
-    const Ints dims = detail::checked_axes("logsumexp", axes, v);
-    const Array highest = stop_gradient(max(v, axes, keepdims));
-    // An infinite maximum would give inf - inf.
-    const Array shift = where(is_finite(highest), highest, 0);
-    const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
-    if (keep == KeepDims::yes) return total;
-    return dims.empty() ? total : squeeze(total, Axes(dims));
-  });
-}
 
 // --- statistics
 
@@ -282,6 +226,18 @@ Array tile(Operand x, std::vector<std::int64_t> repeats) {
       result.push_back(repeats[i] * shape[i]);
     }
     return reshape(broadcast_to(reshape(v, apart), repeated), result);
+  });
+}
+
+Array repeat(Operand x, std::int64_t times, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("repeat", x);
+    const std::int64_t dim = detail::checked_axis("repeat", axis, v.rank(), detail::describe(v));
+    detail::check_sizes("repeat", {times});
+    Shape repeated = v.shape(), result = v.shape();
+    repeated.insert(repeated.begin() + dim + 1, times);
+    result[static_cast<std::size_t>(dim)] *= times;
+    return reshape(broadcast_to(expand_dims(v, dim + 1), repeated), result);
   });
 }
 

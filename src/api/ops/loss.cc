@@ -4,6 +4,7 @@
 // Classes are read in blocks: a region computes whole rows of a block in one pass, and a block can
 // be made again. The sums of the blocks are joined relative to the greatest logit.
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 #include <numeric>
 #include <tuple>
@@ -211,6 +212,10 @@ struct LinearLogits {
 Array cross_entropy(Operand logits, Operand labels, double label_smoothing) {
   return detail::public_op(logits.where, [&] {
     const char* const name = "cross_entropy";
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+      detail::fail(name, "the smoothing is not a share", fmt::format("{}", label_smoothing),
+                   "a number from 0 to 1", "pass for example 0.1");
+    }
     const Array rows = as_array(name, logits);
     const Labels of_rows(checked_labels(name, labels, rows), rows.dim(-1));
     const auto forward = [=](const Array& x) {
@@ -246,6 +251,26 @@ Array huber_loss(Operand predictions, Operand targets, double delta) {
   const Array error = abs(predictions - targets);
   const Array quadratic = minimum(error, delta);
   return square(quadratic) * 0.5 + (error - quadratic) * delta;
+}
+
+Array kl_divergence(Operand log_predictions, Operand targets) {
+  return detail::public_op(log_predictions.where, [&] {
+    const Array p = as_array("kl_divergence", log_predictions);
+    const Array t = as_array("kl_divergence", targets);
+    const Array is_zero = equal(t, 0);
+    const Array log_t = where(is_zero, 0, log(where(is_zero, 1, t)));
+    return sum(t * (log_t - p), -1);
+  });
+}
+
+Array cosine_similarity(Operand a, Operand b, double epsilon) {
+  return detail::public_op(a.where, [&] {
+    const auto unit = [&](const Operand& x) {
+      const Array v = as_array("cosine_similarity", x);
+      return v / maximum(norm(v, -1, keepdims), epsilon);
+    };
+    return sum(unit(a) * unit(b), -1);
+  });
 }
 
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {

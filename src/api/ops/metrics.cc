@@ -20,6 +20,12 @@ Array in_top_k(Operand logits, Operand labels, std::int64_t k) {
 void Mean::update(Operand values, const std::optional<Array>& is_counted) {
   const CallScope scope(values.where);
   const Array all = astype(detail::as_array("Mean", values), DType::f32);
+  if (is_counted && (is_counted->shape() != all.shape() || is_counted->dtype() != DType::boolean)) {
+    detail::fail("metrics::Mean", "what counts does not match the values",
+                 detail::describe(*is_counted) + " for " + detail::describe(all),
+                 to_string(Type{DType::boolean, all.shape()}),
+                 "broadcast it: broadcast_to(is_counted, values.shape())");
+  }
   const Array given = is_counted ? where(*is_counted, all, 0) : all;
   const Array number = is_counted ? sum(astype(*is_counted, DType::i32))
                                   : full({}, static_cast<std::int32_t>(all.size()), DType::i32);

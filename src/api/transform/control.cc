@@ -303,7 +303,8 @@ std::vector<Look> looks_of_branch(const Array& index, std::size_t branch, std::s
 
 Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
   const Span where = trace::call_span(index.where);
-  const Type type = node_of(index.array, where)->type;
+  const Array chosen = index.is_number() ? Scalar(index) : index.array;
+  const Type type = node_of(chosen, where)->type;
   if (type.rank() != 0 || (type.dtype != DType::i32 && type.dtype != DType::boolean)) {
     throw UserError({.what = "cond: the value that selects the branch is not a bool or i32 scalar",
                      .where = where,
@@ -316,10 +317,10 @@ Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
   const std::vector<Type> types = types_of(leaves);
   std::shared_ptr<void> result;
   std::vector<Array> arrays = leaves;
-  arrays.push_back(index.array);
+  arrays.push_back(chosen);
   if (runs_op_by_op()) {
     const use_mesh scope(mesh_of(arrays, where));
-    Called called = call_as_it_is(*branches[selected(index.array, branches.size())], leaves, where);
+    Called called = call_as_it_is(*branches[selected(chosen, branches.size())], leaves, where);
     return {std::move(called.result), std::move(called.leaves)};
   }
   std::vector<Array> outputs = recorded(arrays, where, [&] {
@@ -328,13 +329,13 @@ Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
     for (Body* branch : branches) {
       traced.push_back(trace_nested(
           *branch, types, where,
-          {.inputs = looks_of_branch(index.array, traced.size(), branches.size(), leaves)}));
+          {.inputs = looks_of_branch(chosen, traced.size(), branches.size(), leaves)}));
     }
     for (const Nested& nested : traced) pointers.push_back(&nested);
     check_branches(traced, where);
     const std::vector<Array> captured = all_captured(pointers);
     for (Nested& nested : traced) take_captured(nested, captured, types.size(), types.size());
-    std::vector<Array> operands = {index.array};
+    std::vector<Array> operands = {chosen};
     append(operands, leaves);
     append(operands, captured);
     result = traced[0].result;

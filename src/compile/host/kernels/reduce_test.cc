@@ -62,8 +62,8 @@ T naive_other(const ReduceProblem& p, const T* from) {
   });
   T best = terms.at(0);
   for (T x : terms) {
-    if (p.kind == ReduceKind::all) best = best && x;
-    if (p.kind == ReduceKind::any) best = best || x;
+    if (p.kind == ReduceKind::all) best = static_cast<T>(best != T{} && x != T{});
+    if (p.kind == ReduceKind::any) best = static_cast<T>(best != T{} || x != T{});
     if (p.kind == ReduceKind::max) best = testing::naive_extreme(best, x, false);
     if (p.kind == ReduceKind::min) best = testing::naive_extreme(best, x, true);
   }

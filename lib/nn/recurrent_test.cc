@@ -1,0 +1,94 @@
+// Recurrent networks over padded sequences have the bits of each sequence alone, without padding.
+#include <gtest/gtest.h>
+#include <vector>
+
+#include <tessera/recurrent.h>
+#include <tessera/tessera.h>
+
+namespace tessera::nn {
+namespace {
+
+constexpr std::int64_t kBatch = 5, kTime = 7, kInputs = 3, kFeatures = 4;
+const std::vector<std::int32_t> kLengths = {7, 3, 0, 5, 1};
+
+struct Padded {
+  Array x = random::normal(Key(1), {kBatch, kTime, kInputs});
+  Array lengths = array(kLengths);
+};
+
+/// Sequence b of x without its padding: [1, length, inputs].
+Array alone(const Array& x, std::size_t b) {
+  const auto row = static_cast<std::int64_t>(b);
+  return slice(slice(x, 0, row, row + 1), 1, 0, kLengths[b]);
+}
+
+/// The results of a sequence with zeros behind them.
+Array padded(const Array& y) { return pad(y, {0, 0, 0}, {0, kTime - y.dim(1), 0}); }
+
+/// Element 0 of the batch of a tree, as its element b.
+template <typename Tree>
+void expect_rows(const Tree& all, const Tree& one, std::size_t b, const char* what) {
+  const std::vector<Array> rows = tree_leaves(all), single = tree_leaves(one);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(b);
+    EXPECT_TRUE(array_equal(slice(rows[i], 0, row, row + 1), single[i])) << what << " " << b;
+  }
+}
+
+template <typename Cell>
+void check_cell() {
+  const Padded in;
+  const Cell cell(Scope(Key(0)), kInputs, kFeatures);
+  for (const bool reverse : {false, true}) {
+    const auto run = jit([&](const Cell& c, const Array& x, const Array& lengths) {
+      return rnn(c, c.initial_carry(x.dim(0)), x, {.reverse = reverse, .lengths = lengths});
+    });
+    const auto [carry, y] = run(cell, in.x, in.lengths);
+    for (std::size_t b = 0; b < kLengths.size(); ++b) {
+      if (kLengths[b] == 0) {
+        expect_rows(carry, cell.initial_carry(1), b, "carry");
+        continue;
+      }
+      Array x = alone(in.x, b);
+      if (reverse) x = flip(x, 1);
+      const auto [last, found] = rnn(cell, cell.initial_carry(1), x);
+      expect_rows(y, padded(reverse ? flip(found, 1) : found), b, "y");
+      expect_rows(carry, last, b, "carry");
+    }
+    const use_mesh scope(make_mesh({{"data", 2}, {"model", 2}}));
+    const Array x = device_put(in.x, P{"data", none, "model"});
+    const auto [mesh_carry, mesh_y] = run(cell, x, device_put(in.lengths, P{"data"}));
+    EXPECT_TRUE(array_equal(y, mesh_y));
+  }
+}
+
+TEST(Rnn, LeavesPaddingOut) {
+  check_cell<SimpleCell>();
+  check_cell<LSTMCell>();
+  check_cell<GRUCell>();
+}
+
+TEST(Rnn, PaddingHasNoGradient) {
+  const Padded in;
+  const LSTMCell cell(Scope(Key(0)), kInputs, kFeatures);
+  const auto loss = [&](const Array& x) {
+    return sum(square(bidirectional(cell, cell, x, in.lengths)));
+  };
+  const Array gradient = grad(loss)(in.x);
+  const Array is_padding = arange(kTime) >= expand_dims(in.lengths, 1);
+  EXPECT_EQ(sum(abs(where(expand_dims(is_padding, -1), gradient, 0))).item<float>(), 0.0F);
+  EXPECT_GT(sum(abs(gradient)).item<float>(), 0.0F);
+}
+
+TEST(Rnn, BothDirectionsSeeTheWholeSequence) {
+  const Padded in;
+  const GRUCell cell(Scope(Key(0)), kInputs, kFeatures), back(Scope(Key(2)), kInputs, kFeatures);
+  const Array y = bidirectional(cell, back, in.x);
+  const auto start = cell.initial_carry(kBatch);
+  EXPECT_TRUE(array_equal(slice(y, 2, 0, kFeatures), rnn(cell, start, in.x).second));
+  const Array turned = flip(rnn(back, start, flip(in.x, 1)).second, 1);
+  EXPECT_TRUE(array_equal(slice(y, 2, kFeatures), turned));
+}
+
+}  // namespace
+}  // namespace tessera::nn
