@@ -4,6 +4,7 @@
 #include <csignal>
 #include <gtest/gtest.h>
 #include <random>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -174,6 +175,7 @@ TEST(Save, KilledAtRandomMomentsLeavesWholeSteps) {
     const std::int64_t from = furthest;
     const pid_t child = fork();
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed, it must not save on
       Disk disk;
       for (std::int64_t step = from;; ++step) {
         Snapshot& state = states[static_cast<std::size_t>(step % 4)];
