@@ -49,10 +49,6 @@ std::int64_t size_of(const std::vector<std::int64_t>& table) {
   return static_cast<std::int64_t>(table.size());
 }
 
-dot::Range part_of(std::int64_t units, int part, int parts) {
-  return {units * part / parts, units * (part + 1) / parts};
-}
-
 }  // namespace
 
 DotPlan::DotPlan(GemmProblem problem, DType dtype, int num_workers)
@@ -102,10 +98,11 @@ void DotPlan::run(const std::byte* a, const std::byte* b, std::byte* c, int part
   const auto bytes = static_cast<std::int64_t>(size_bytes(dtype_));
   const std::int64_t rows = size_of(problem_.a.outer), columns = size_of(problem_.b.outer);
   const std::int64_t units = gemm::ceil_div(rows, kUnitRows);  // of a batch
-  const dot::Range of_rows = part_of(row_units_, part / column_parts_, row_parts_);
-  const dot::Range of_columns = part_of(column_units_, part % column_parts_, column_parts_);
+  const dot::Range of_rows = dot::Range{0, row_units_}.piece(part / column_parts_, row_parts_);
+  const dot::Range of_columns =
+      dot::Range{0, columns}.piece(part % column_parts_, column_parts_, kUnitColumns);
   void* memory = scratch.reserve(gemm::ceil_div(scratch_bytes(), sizeof(float)));
-  for (std::int64_t at = of_rows.first; at < of_rows.end;) {
+  for (std::int64_t at = of_rows.begin; at < of_rows.end;) {
     const std::int64_t batch = at / units;
     const std::int64_t end = std::min(of_rows.end, (batch + 1) * units);
     const auto i = static_cast<std::size_t>(batch);
@@ -116,8 +113,7 @@ void DotPlan::run(const std::byte* a, const std::byte* b, std::byte* c, int part
       .b = b + problem_.b.batch[i] * bytes,
       .c = c + problem_.c_batch[i] * bytes,
       .rows = {(at - batch * units) * kUnitRows, std::min((end - batch * units) * kUnitRows, rows)},
-      .columns = {of_columns.first * kUnitColumns,
-                  std::min(of_columns.end * kUnitColumns, columns)},
+      .columns = of_columns,
       .scratch = memory},
      dtype_);
     at = end;

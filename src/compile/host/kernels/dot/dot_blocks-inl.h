@@ -114,6 +114,14 @@ struct PackArgs {
   const std::int64_t* k;
   std::int64_t terms;
   T* to;
+
+  PackArgs from_lane(std::int64_t lane) const {
+    PackArgs rest = *this;
+    rest.outer += lane;
+    rest.lanes -= lane;
+    rest.to += lane * terms;
+    return rest;
+  }
 };
 
 // Packs one tile of kLanes. Lanes beyond the last one repeat it: their sums are not stored.
@@ -150,15 +158,10 @@ bool are_adjacent(const PackArgs<T>& args, std::int64_t lanes) {
 }
 
 template <class T, int kLanes>
-void pack_whole_tiles(PackArgs<T> args) {
+void pack_whole_tiles(const PackArgs<T>& args) {
   const std::int64_t num_tiles = args.lanes / kLanes;
   if (are_adjacent(args, num_tiles * kLanes)) return pack_adjacent<T, kLanes>(args, num_tiles);
-  for (std::int64_t i = 0; i < num_tiles; ++i) {
-    pack_tile<T, kLanes>(args);
-    args.outer += kLanes;
-    args.lanes -= kLanes;
-    args.to += args.terms * kLanes;
-  }
+  for (std::int64_t i = 0; i < num_tiles; ++i) pack_tile<T, kLanes>(args.from_lane(i * kLanes));
 }
 
 // Calls body with the smallest height of tiles, as a constant, that has room for `rows`.
@@ -182,7 +185,7 @@ template <class T>
 class Blocks {
  public:
   explicit Blocks(const BlockArgs& args) : args_(args), p_(*args.problem), tree_(*args.tree) {
-    const ScratchSizes sizes(tree_, args.rows.count(), args.columns.count(),
+    const ScratchSizes sizes(tree_, args.rows.size(), args.columns.size(),
                              static_cast<std::int64_t>(p_.a.k.size()));
     packed_a_ = static_cast<T*>(args.scratch);
     packed_b_ = packed_a_ + sizes.a;
@@ -191,9 +194,9 @@ class Blocks {
   }
 
   void run() const {
-    for (std::int64_t row = args_.rows.first; row < args_.rows.end; row += kBlockRows) {
+    for (std::int64_t row = args_.rows.begin; row < args_.rows.end; row += kBlockRows) {
       const Range rows = {row, std::min(row + kBlockRows, args_.rows.end)};
-      for (std::int64_t j = args_.columns.first; j < args_.columns.end; j += kBlockColumns) {
+      for (std::int64_t j = args_.columns.begin; j < args_.columns.end; j += kBlockColumns) {
         const Range columns = {j, std::min(j + kBlockColumns, args_.columns.end)};
         for (const gemm::Chunk& chunk : tree_.chunks) run_chunk(chunk, rows, columns);
         if (tree_.chunks.empty()) clear(rows, columns);
@@ -208,15 +211,15 @@ class Blocks {
   void run_chunk(const gemm::Chunk& chunk, const Range& rows, const Range& columns) const {
     const std::int64_t terms = chunk.k_end - chunk.k_begin;
     pack_a(chunk, rows);
-    const std::int64_t packed_from = pack_b(chunk, columns, rows.count() == 1);
+    const std::int64_t packed_from = pack_b(chunk, columns, rows.size() == 1);
     T* slots = slots_;
-    for (std::int64_t j = columns.first; j < columns.end; j += kColumns) {
-      for (std::int64_t i = rows.first; i < rows.end; i += kRows) {
+    for (std::int64_t j = columns.begin; j < columns.end; j += kColumns) {
+      for (std::int64_t i = rows.begin; i < rows.end; i += kRows) {
         const Tile<T> tile = {
-            .a = packed_a_ + (i - rows.first) * terms,
+            .a = packed_a_ + (i - rows.begin) * terms,
             .b = j < packed_from
                      ? static_cast<const T*>(args_.b) + p_.b.outer[static_cast<std::size_t>(j)]
-                     : packed_b_ + (j - columns.first) * terms,
+                     : packed_b_ + (j - columns.begin) * terms,
             .b_k = p_.b.k.data() + chunk.k_begin,
             .stack = stack_,
             .slots = slots,
@@ -235,45 +238,41 @@ class Blocks {
     }
   }
 
+  // The rows of A or the columns of B, for one chunk.
+  static PackArgs<T> pack_args(const GemmOperand& operand, const void* from, const Range& lanes,
+                               const gemm::Chunk& chunk, T* to) {
+    return {.from = static_cast<const T*>(from),
+            .outer = operand.outer.data() + lanes.begin,
+            .lanes = lanes.size(),
+            .k = operand.k.data() + chunk.k_begin,
+            .terms = chunk.k_end - chunk.k_begin,
+            .to = to};
+  }
+
   void pack_a(const gemm::Chunk& chunk, const Range& rows) const {
-    PackArgs<T> args = {.from = static_cast<const T*>(args_.a),
-                        .outer = p_.a.outer.data() + rows.first,
-                        .lanes = rows.count(),
-                        .k = p_.a.k.data() + chunk.k_begin,
-                        .terms = chunk.k_end - chunk.k_begin,
-                        .to = packed_a_};
+    const PackArgs<T> args = pack_args(p_.a, args_.a, rows, chunk, packed_a_);
     pack_whole_tiles<T, kRows>(args);
-    const std::int64_t whole = args.lanes / kRows * kRows;
-    if (whole == args.lanes) return;
-    args.outer += whole;
-    args.lanes -= whole;
-    args.to += whole * args.terms;
-    with_height<T>(args.lanes, [&](auto height) { pack_tile<T, height.value>(args); });
+    const PackArgs<T> rest = args.from_lane(args.lanes / kRows * kRows);
+    if (rest.lanes == 0) return;
+    with_height<T>(rest.lanes, [&](auto height) { pack_tile<T, height.value>(rest); });
   }
 
   // Returns the first column that is packed. A single row reads whole tiles where they lie, if
   // their columns are adjacent.
   std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_single_row) const {
-    PackArgs<T> args = {.from = static_cast<const T*>(args_.b),
-                        .outer = p_.b.outer.data() + columns.first,
-                        .lanes = columns.count(),
-                        .k = p_.b.k.data() + chunk.k_begin,
-                        .terms = chunk.k_end - chunk.k_begin,
-                        .to = packed_b_};
+    const PackArgs<T> args = pack_args(p_.b, args_.b, columns, chunk, packed_b_);
     const std::int64_t whole = args.lanes / kColumns * kColumns;
     const bool is_in_place = is_single_row && are_adjacent(args, whole);
     if (!is_in_place) pack_whole_tiles<T, kColumns>(args);
-    args.outer += whole;
-    args.lanes -= whole;
-    args.to += whole * args.terms;
-    if (args.lanes > 0) pack_tile<T, kColumns>(args);
-    return is_in_place ? columns.first + whole : columns.first;
+    const PackArgs<T> rest = args.from_lane(whole);
+    if (rest.lanes > 0) pack_tile<T, kColumns>(rest);
+    return is_in_place ? columns.begin + whole : columns.begin;
   }
 
   void clear(const Range& rows, const Range& columns) const {
-    for (std::int64_t i = rows.first; i < rows.end; ++i) {
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       T* row = static_cast<T*>(args_.c) + p_.c_rows[static_cast<std::size_t>(i)];
-      std::fill(row + columns.first, row + columns.end, T{});
+      std::fill(row + columns.begin, row + columns.end, T{});
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels::dot {
 
@@ -19,12 +20,7 @@ inline constexpr std::int64_t kBlockTerms = 256;
 inline constexpr int kMaxRows = 16;
 inline constexpr int kMaxColumns = 32;
 
-// [first, end).
-struct Range {
-  std::int64_t first;
-  std::int64_t end;
-  std::int64_t count() const { return end - first; }
-};
+using gemm::Range;
 
 // Rows and columns of one batch.
 struct BlockArgs {
@@ -42,14 +38,14 @@ struct BlockArgs {
 struct ScratchSizes {
   ScratchSizes(const gemm::TreeProgram& tree, std::int64_t rows, std::int64_t columns,
                std::int64_t terms) {
-    const auto padded = [](std::int64_t size, std::int64_t most, std::int64_t unit) {
-      return gemm::ceil_div(std::min(size, most), unit) * unit;
+    const auto whole_tiles = [](std::int64_t size) {
+      return gemm::ceil_div(size, kMaxColumns) * kMaxColumns;
     };
     // A tile may be higher than the rows that are left, and wider than the columns.
-    const std::int64_t all_rows = padded(rows, kBlockRows, 1) + kMaxRows;
-    const std::int64_t all_columns = padded(columns, kBlockColumns, kMaxColumns);
+    const std::int64_t all_rows = std::min(rows, kBlockRows) + kMaxRows;
+    const std::int64_t all_columns = whole_tiles(std::min(columns, kBlockColumns));
     const std::int64_t all_terms = std::min(terms, kBlockTerms);
-    a = padded(all_rows * all_terms, all_rows * all_terms, kMaxColumns);
+    a = whole_tiles(all_rows * all_terms);  // what follows is aligned too
     b = all_columns * all_terms;
     stack = std::int64_t{tree.stack_depth} * kMaxRows * kMaxColumns;
     slots = std::int64_t{tree.num_slots} * all_rows * all_columns;

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "compile/host/kernels/on_every_target.h"
+#include "compile/host/kernels/test_values.h"
 
 namespace tessera::kernels {
 namespace {
 
 using Offsets = std::vector<std::int64_t>;
+using testing::Random;
 
 /// Problems as those of the classes of windows of a depthwise convolution: terms in ascending
 /// order of both operands, some of which a class lacks.
@@ -21,25 +23,9 @@ struct Case {
   std::int64_t c_size = 0;
 };
 
-class Random {
- public:
-  explicit Random(std::uint32_t seed) : engine_(seed) {}
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
-  }
-  /// Zeros of both signs and tiny numbers, whose products are -0 or +0, among others.
-  std::vector<float> values(std::int64_t count) {
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float x = std::uniform_real_distribution<float>(-2, 2)(engine_);
-      values.push_back(between(0, 9) == 0 ? x * 1e-38f : between(0, 9) == 0 ? -0.0f : x);
-    }
-    return values;
-  }
-
- private:
-  std::mt19937 engine_;
-};
+std::vector<float> values(Random& random, std::int64_t count) {
+  return testing::random_values<float>(random, static_cast<std::size_t>(count));
+}
 
 Offsets steps(std::int64_t count, std::int64_t step) {
   Offsets offsets;
@@ -49,18 +35,18 @@ Offsets steps(std::int64_t count, std::int64_t step) {
 
 /// `terms` of the places of B; each class lacks some of them at random.
 Case make_case(Random& random, std::int64_t rows, std::int64_t terms, bool is_dense) {
-  const std::int64_t channels = random.between(8, 50), classes = random.between(1, 4);
-  const std::int64_t grains = random.between(1, 13);
+  const std::int64_t channels = random.integer(8, 50), classes = random.integer(1, 4);
+  const std::int64_t grains = random.integer(1, 13);
   Case made;
   std::int64_t row = 0;
   Offsets ends;
-  for (std::int64_t i = 0; i < grains; ++i) ends.push_back(random.between(0, terms));
+  for (std::int64_t i = 0; i < grains; ++i) ends.push_back(random.integer(0, terms));
   std::sort(ends.begin(), ends.end());
   ends.back() = terms;
   for (std::int64_t i = 0; i < classes; ++i) {
     GemmProblem p;
-    const std::int64_t first = random.between(0, 4);
-    const std::int64_t lacking = random.between(0, 3);
+    const std::int64_t first = random.integer(0, 4);
+    const std::int64_t lacking = random.integer(0, 3);
     std::int64_t grain = 0;
     for (std::int64_t k = 0; k <= terms; ++k) {
       for (; grain < grains && ends[static_cast<std::size_t>(grain)] == k; ++grain)
@@ -71,15 +57,15 @@ Case make_case(Random& random, std::int64_t rows, std::int64_t terms, bool is_de
     }
     p.a.batch = p.b.batch = steps(channels, 1);
     p.b.outer = {0};
-    p.a.outer = steps(rows, random.between(1, 3) * channels);
-    if (random.between(0, 1) == 0) std::reverse(p.a.outer.begin(), p.a.outer.end());
+    p.a.outer = steps(rows, random.integer(1, 3) * channels);
+    if (random.integer(0, 1) == 0) std::reverse(p.a.outer.begin(), p.a.outer.end());
     p.c_batch = steps(channels, is_dense ? 1 : classes * rows);
     for (std::int64_t j = 0; j < rows; ++j) p.c_rows.push_back(row++ * (is_dense ? channels : 1));
     made.problems.push_back(std::move(p));
   }
   made.c_size = channels * classes * rows;
-  made.a = random.values((terms + 4 + 3 * rows) * channels);
-  made.b = random.values(terms * channels);
+  made.a = values(random, (terms + 4 + 3 * rows) * channels);
+  made.b = values(random, terms * channels);
   return made;
 }
 
@@ -107,23 +93,23 @@ void expect_bits_of_gemm(const Case& made, int workers) {
 }
 
 TEST(ChannelProducts, OfManyRowsHaveTheBitsOfMatrixProducts) {
-  Random random(3);
+  Random random{std::mt19937(3)};
   for (int i = 0; i < 60; ++i) {
-    expect_bits_of_gemm(make_case(random, random.between(1, 60), random.between(0, 40), true),
-                        static_cast<int>(random.between(1, 4)));
+    expect_bits_of_gemm(make_case(random, random.integer(1, 60), random.integer(0, 40), true),
+                        static_cast<int>(random.integer(1, 4)));
   }
 }
 
 TEST(ChannelProducts, OfManyTermsHaveTheBitsOfMatrixProducts) {
-  Random random(5);
+  Random random{std::mt19937(5)};
   for (int i = 0; i < 60; ++i) {
-    expect_bits_of_gemm(make_case(random, random.between(1, 12), random.between(1, 700), false),
-                        static_cast<int>(random.between(1, 4)));
+    expect_bits_of_gemm(make_case(random, random.integer(1, 12), random.integer(1, 700), false),
+                        static_cast<int>(random.integer(1, 4)));
   }
 }
 
 TEST(ChannelProducts, AreNoProductsWithSeveralColumnsOrChannelsApart) {
-  Random random(7);
+  Random random{std::mt19937(7)};
   Case made = make_case(random, 4, 9, true);
   made.problems[0].b.outer = {0, 1};
   EXPECT_FALSE(ChannelProducts::of(made.problems, 1).has_value());

@@ -7,34 +7,21 @@
 #include <vector>
 
 #include "compile/host/kernels/on_every_target.h"
+#include "compile/host/kernels/test_values.h"
 
 namespace tessera::kernels {
 namespace {
 
 using Offsets = std::vector<std::int64_t>;
+using testing::Random;
 
-class Random {
- public:
-  explicit Random(std::uint32_t seed) : engine_(seed) {}
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
-  }
-  std::int64_t one_of(const Offsets& values) {
-    return values[static_cast<std::size_t>(between(0, std::ssize(values) - 1))];
-  }
-  /// Zeros of both signs and tiny numbers, whose products are -0 or +0, among others.
-  std::vector<float> values(std::int64_t count) {
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float x = std::uniform_real_distribution<float>(-2, 2)(engine_);
-      values.push_back(between(0, 9) == 0 ? x * 1e-38f : between(0, 9) == 0 ? -0.0f : x);
-    }
-    return values;
-  }
+std::int64_t one_of(Random& random, const Offsets& values) {
+  return values[static_cast<std::size_t>(random.integer(0, std::ssize(values) - 1))];
+}
 
- private:
-  std::mt19937 engine_;
-};
+std::vector<float> values(Random& random, std::int64_t count) {
+  return testing::random_values<float>(random, static_cast<std::size_t>(count));
+}
 
 /// The gradient of the kernel of a convolution with windows of `wide` elements over rows of an
 /// array, with as much padding: a product per element of the window, with the terms that the array
@@ -81,24 +68,24 @@ void Case::make_problem(std::int64_t element) {
 }
 
 Case make_case(Random& random, std::int64_t wide) {
-  Case made{.channels = random.between(32, 64),
-            .features = 16 * random.between(1, 4),
+  Case made{.channels = random.integer(32, 64),
+            .features = 16 * random.integer(1, 4),
             .wide = wide,
-            .rows = random.between(1, 20),
-            .columns = random.between(1, 90),
-            .grains = random.one_of({1, 2, 3, 4, 6, 8, 16, 32}),
+            .rows = random.integer(1, 20),
+            .columns = random.integer(1, 90),
+            .grains = one_of(random, {1, 2, 3, 4, 6, 8, 16, 32}),
             .x_step = 0,
             .y_step = 0,
             .problems = {},
             .a = {},
             .b = {}};
-  if (random.between(0, 1) == 0) made.channels = made.channels / 16 * 16;
-  made.x_step = made.channels + random.one_of({0, 0, 1, 5, 100});
-  made.y_step = made.features + random.one_of({0, 0, 1, 5, 100});
+  if (random.integer(0, 1) == 0) made.channels = made.channels / 16 * 16;
+  made.x_step = made.channels + one_of(random, {0, 0, 1, 5, 100});
+  made.y_step = made.features + one_of(random, {0, 0, 1, 5, 100});
   for (std::int64_t i = 0; i < wide; ++i) made.make_problem(i);
   // Nothing beyond the last vector may be read.
-  made.a = random.values((made.rows * made.columns - 1) * made.x_step + made.channels);
-  made.b = random.values((made.rows * made.columns - 1) * made.y_step + made.features);
+  made.a = values(random, (made.rows * made.columns - 1) * made.x_step + made.channels);
+  made.b = values(random, (made.rows * made.columns - 1) * made.y_step + made.features);
   made.c_size = made.channels * wide * made.features;
   return made;
 }
@@ -116,15 +103,15 @@ void run_all(const Products& products, const Case& made, std::vector<float>& c) 
 }
 
 TEST(GatheredProducts, HaveTheBitsOfMatrixProducts) {
-  Random random(11);
+  Random random{std::mt19937(11)};
   std::int64_t with_parts = 0;
   for (int i = 0; i < 60; ++i) {
-    const Case made = make_case(random, random.between(4, 11));
+    const Case made = make_case(random, random.integer(4, 11));
     std::vector<float> expected(static_cast<std::size_t>(made.c_size), -1.0f);
     for (const GemmProblem& problem : made.problems) run_all(GemmPlan(problem, 1), made, expected);
-    const auto workers = static_cast<int>(random.between(1, 6));
+    const auto workers = static_cast<int>(random.integer(1, 6));
     const CacheSizes caches{.l1 = 32 << 10,
-                            .l2 = random.one_of({made.bytes_of_a_grain() * 2, 2 << 20})};
+                            .l2 = one_of(random, {made.bytes_of_a_grain() * 2, 2 << 20})};
     testing::on_every_target([&](const char*) {
       const auto products = GatheredProducts::of(made.problems, workers, caches);
       ASSERT_TRUE(products.has_value());
@@ -138,7 +125,7 @@ TEST(GatheredProducts, HaveTheBitsOfMatrixProducts) {
 }
 
 TEST(GatheredProducts, CountTheOperationsOfAllParts) {
-  Random random(13);
+  Random random{std::mt19937(13)};
   const Case made = make_case(random, 9);
   std::int64_t flops = 0;
   for (const GemmProblem& problem : made.problems) flops += GemmPlan(problem, 1).flops();
@@ -150,7 +137,7 @@ TEST(GatheredProducts, CountTheOperationsOfAllParts) {
 }
 
 TEST(GatheredProducts, AreSeveralWithAdjacentRowsThatDoNotOverlap) {
-  Random random(17);
+  Random random{std::mt19937(17)};
   EXPECT_FALSE(GatheredProducts::of(make_case(random, 3).problems, 1).has_value());
   Case made = make_case(random, 5);
   made.problems[3].a.outer.back() += 1;
