@@ -64,10 +64,6 @@ Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
                  std::to_string(o.feature_group_count)};
 }
 
-}  // namespace
-
-namespace {
-
 Shape grouped_kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64_t features,
                            const Scope& scope) {
   const std::int64_t groups = o.feature_group_count;
