@@ -228,21 +228,28 @@ std::optional<Finding> LinkTransport::fault() {
                      [&](int rank) { return name(rank); });
 }
 
-/// Blames the first silent process, and names the others: some of them may have waited for it.
+/// Blames the first process that was silent for too long. Names the others that have stopped
+/// answering, as do all processes of a machine that fails, at nearly the same time: some of them
+/// may have waited for the first.
 std::optional<Finding> LinkTransport::silent_peers() {
   constexpr std::size_t kMostNamed = 8;
-  std::vector<int> silent;
+  const auto is_silent = [&](int rank, nanoseconds for_at_least) {
+    return rank != rank_ && !peer(rank).has_left && peer(rank).silence >= for_at_least;
+  };
+  int first = 0;
+  while (first < size() && !is_silent(first, patience_)) ++first;
+  if (first == size()) return std::nullopt;
+  std::vector<int> others;
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank != rank_ && !peer(rank).has_left && peer(rank).silence >= patience_)
-      silent.push_back(rank);
+    if (rank != first && is_silent(rank, patience_ / 2)) others.push_back(rank);
   }
-  if (silent.empty()) return std::nullopt;
   const std::chrono::duration<double> seconds = options_.timeout;
   std::string text = fmt::format("did not answer within the timeout of {:.4g} s", seconds.count());
-  for (std::size_t i = 1; i < std::min(silent.size(), kMostNamed); ++i)
-    text += (i == 1 ? ", nor did " : ", ") + name(silent[i]);
-  if (silent.size() > kMostNamed) text += fmt::format(" and {} more", silent.size() - kMostNamed);
-  return Finding{.reason = Reason::silent, .culprit = silent[0], .text = std::move(text)};
+  for (std::size_t i = 0; i < std::min(others.size(), kMostNamed - 1); ++i)
+    text += (i == 0 ? ", nor did " : ", ") + name(others[i]);
+  if (others.size() >= kMostNamed)
+    text += fmt::format(" and {} more", others.size() + 1 - kMostNamed);
+  return Finding{.reason = Reason::silent, .culprit = first, .text = std::move(text)};
 }
 
 Finding LinkTransport::diverged(const Link::Mismatch& mismatch) const {
