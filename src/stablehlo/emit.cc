@@ -68,9 +68,10 @@ class Emitter {
         .results = {},
         .tiles = tiles,
         .widens_products = options_.widens_products,
-        .call = [this](Writer& inner, const Function& body, const Values& inputs) {
-          return write(inner, body, inputs);
-        }};
+        .fuses_attention = options_.fuses_attention,
+        .call = [this](Writer& inner, const Function& body,
+                       const Values& inputs) { return write(inner, body, inputs); },
+        .value = [&values](ValueId id) { return values[id].value(); }};
     for (ValueId id : equation.operands) context.operands.push_back(values[id].value());
     for (ValueId id : equation.results) context.results.push_back(tile_type(function, id, tiles));
     Values results = equation.op->stablehlo(context);

@@ -23,6 +23,9 @@ struct EmitOptions {
   /// Whether bf16 is converted to f32 before it is multiplied: CPU clients refuse products of bf16
   /// that are f32. Accelerators have units for them.
   bool widens_products = false;
+  /// Whether attention in bf16 and f16 calls kernels of cuDNN, which hold no scores. XLA for
+  /// NVIDIA's devices of compute capability 8.0 and newer knows them.
+  bool fuses_attention = false;
 };
 
 /// A module with one function, `main`. `function` has shardings or none, as the stages leave it.

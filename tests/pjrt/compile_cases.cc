@@ -44,7 +44,8 @@ class Target {
     std::vector<int> ids(static_cast<std::size_t>(c.num_replicas));
     std::iota(ids.begin(), ids.end(), 0);
     const std::string settings = run::pjrt::compile_options(ids, "cuda", cuda_folder_);
-    const abi::Program program = abi::program_of(c.text);
+    const std::string module = module_of(c, {});
+    const abi::Program program = abi::program_of(module);
     abi::CompileForTopology compile;
     compile.topology = create.topology;
     compile.program = &program;

@@ -62,9 +62,11 @@ std::vector<run::Tiles> inputs_of(const HloCase& c) {
 
 /// What is wrong with the program on these devices.
 std::optional<std::string> problem_of(const HloCase& c, run::Backend& backend) {
+  const stablehlo::EmitOptions options{.widens_products = backend.platform() == "cpu",
+                                       .fuses_attention = backend.has_cudnn_attention()};
   try {
     const auto program = backend.compile({.name = c.name,
-                                          .text = c.text,
+                                          .text = module_of(c, options),
                                           .first_device = 0,
                                           .num_devices = c.num_replicas,
                                           .inputs = ports_of(c.inputs, c.num_replicas),

@@ -4,13 +4,10 @@
 #include <cstring>
 
 #include "ir/text.h"
-#include "stablehlo/stablehlo.h"
 
 namespace tessera::testing {
 
 namespace {
-
-const stablehlo::EmitOptions kForCpu{.donated = {}, .widens_products = true};
 
 using ops::HostArray;
 
@@ -93,7 +90,8 @@ TilesOfAll tiles_of(const ir::Function& function, const std::vector<ir::ValueId>
 HloCase whole_case(std::string name, const ir::Function& function, const Arrays& inputs,
                    const Arrays& outputs, Tolerance tolerance) {
   HloCase c{.name = std::move(name),
-            .text = stablehlo::emit(function, kForCpu),
+            .function = function,
+            .is_donated = {},
             .tolerance = tolerance,
             .inputs = types_of(inputs),
             .outputs = types_of(outputs),
@@ -116,7 +114,8 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
   const TilesOfAll in = tiles_of(partitioned, partitioned.inputs, inputs, {});
   const TilesOfAll out = tiles_of(partitioned, partitioned.outputs, outputs, spread);
   return {.name = std::move(name),
-          .text = stablehlo::emit(partitioned, kForCpu),
+          .function = partitioned,
+          .is_donated = {},
           .tolerance = tolerance,
           .inputs = in.types,
           .outputs = out.types,
@@ -126,6 +125,11 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
           .input_bytes = in.bytes,
           .output_bytes = out.bytes,
           .held_bytes = out.held};
+}
+
+std::string module_of(const HloCase& c, stablehlo::EmitOptions options) {
+  options.donated = c.is_donated;
+  return stablehlo::emit(c.function, options);
 }
 
 std::vector<HloCase> cases_of(const std::vector<std::string>& arguments) {

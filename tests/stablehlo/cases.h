@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "stablehlo/stablehlo.h"
 #include "tests/fuzz/run_sharded.h"
 
 namespace tessera::testing {
@@ -12,15 +13,18 @@ namespace tessera::testing {
 /// that are only moved.
 enum class Tolerance : std::uint8_t {
   equal,     // equal bits; all NaNs are equal, and so are both zeros
+  rounded,   // the same number, or one beside it: GPUs do not round quotients and roots to the
+             // nearest
   function,  // relative to each element
   sum,       // relative to the largest element
   step,      // of a training step in f32, in which errors add up
-  bf16_step
+  half_step  // of one in bf16 or f16
 };
 
 struct HloCase {
   std::string name;
-  std::string text;  // of the module
+  ir::Function function;
+  std::vector<bool> is_donated;  // per input; missing entries are false
   Tolerance tolerance;
   std::vector<Type> inputs;  // types of tiles
   std::vector<Type> outputs;
@@ -47,9 +51,15 @@ HloCase whole_case(std::string name, const ir::Function& function, const Arrays&
 HloCase mesh_case(std::string name, const ir::Function& partitioned, const Arrays& inputs,
                   const Arrays& outputs, Tolerance tolerance, const Spread& spread = {});
 
+/// The module for this compiler.
+std::string module_of(const HloCase& c, stablehlo::EmitOptions options);
+/// What CPU clients need.
+inline const stablehlo::EmitOptions kForCpu{.donated = {}, .widens_products = true};
+
 /// Every sample of every record, as it is and with random shardings on 8 devices.
 std::vector<HloCase> sample_cases(std::uint64_t seed);
-/// Training steps of the models of examples/, on one device and on meshes.
+/// Training steps of the models of examples/ and gradients of attention in bf16 and f16, on one
+/// device and on meshes.
 std::vector<HloCase> model_cases();
 /// Random programs, with the meshes and shardings that the fuzzer gives them.
 std::vector<HloCase> program_cases(std::uint64_t seed, std::uint64_t count);

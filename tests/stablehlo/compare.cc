@@ -53,13 +53,15 @@ double limit_of(Tolerance tolerance, const Type& type, double wanted, double sca
   switch (tolerance) {
     case Tolerance::equal:
       return 0;
+    case Tolerance::rounded:
+      return relative / 16 * std::fabs(wanted) + 1e-37;
     case Tolerance::function:
       return relative * std::fabs(wanted) + 1e-37;
     case Tolerance::sum:
       return relative * scale + 1e-37;
     case Tolerance::step:
       return (is_scalar ? 1e-5 : 2e-4) * scale + 1e-7;
-    case Tolerance::bf16_step:
+    case Tolerance::half_step:
       return (is_scalar ? 1e-3 : 2e-2) * scale + 1e-7;
   }
   return 0;

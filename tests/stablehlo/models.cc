@@ -1,6 +1,7 @@
 // Training steps of the models of examples/, as cases.
 #include <algorithm>
 #include <cstring>
+#include <fmt/format.h>
 #include <tuple>
 
 #include <tessera/data.h>
@@ -11,6 +12,7 @@
 #include "lm/model.h"
 #include "mlp/model.h"
 #include "pipeline/model.h"
+#include "tests/fuzz/random.h"
 #include "tests/stablehlo/cases.h"
 #include "vit/model.h"
 
@@ -19,7 +21,7 @@ namespace tessera::testing {
 namespace {
 
 /// Adam would magnify the rounding errors of gradients that are zero, such as those of biases of
-/// keys.
+/// keys, and of those in bf16.
 const optim::Optimizer kPlain = optim::sgd({.learning_rate = 0.5});
 
 template <typename T>
@@ -48,11 +50,10 @@ HloCase step_case(const std::string& name, Step& step, const Args&... args) {
     inputs.push_back(host_array(leaf));
   }
   const Arrays outputs = run_whole(without_mesh(ir::parse(lowered.ir())), inputs);
-  const bool is_bf16 = text.find("bf16") != std::string::npos;
+  const bool is_half =
+      text.find("bf16") != std::string::npos || text.find("f16[") != std::string::npos;
   HloCase c = mesh_case(name, partitioned, inputs, outputs,
-                        is_bf16 ? Tolerance::bf16_step : Tolerance::step);
-  // As users get it, with donated arguments.
-  if (!is_bf16) c.text = lowered.stablehlo();
+                        is_half ? Tolerance::half_step : Tolerance::step);
   c.note = {};
   return c;
 }
@@ -81,7 +82,9 @@ HloCase training_case(const std::string& name, const Mesh& mesh, const Make& mak
         return std::tuple(old.apply_gradients(grads), value);
       },
       {.donate_argnums = {0}});
-  return step_case(name, step, state, batch, Key(7));
+  HloCase c = step_case(name, step, state, batch, Key(7));
+  c.is_donated.assign(tree_leaves(state).size(), true);
+  return c;
 }
 
 HloCase lm_case(const std::string& name, const Mesh& mesh, std::int64_t count, DType dtype) {
@@ -100,7 +103,8 @@ HloCase lm_case(const std::string& name, const Mesh& mesh, std::int64_t count, D
         return value_and_grad(
             [&](const lm::LM& model) { return lm::next_token_loss(model(ids), ids); })(params);
       },
-      tokens.batch(0, count), "fsdp", optim::adamw({.learning_rate = 3e-4}));
+      tokens.batch(0, count), "fsdp",
+      dtype == DType::f32 ? optim::adamw({.learning_rate = 3e-4}) : kPlain);
 }
 
 using Perceptron = mlp::Stack<mlp::DotReluDot>;
@@ -149,6 +153,34 @@ HloCase vit_case(const std::string& name, const Mesh& mesh) {
       std::tuple(images, labels), "fsdp", kPlain);
 }
 
+/// The output of attention and its derivatives, for sizes and masks of which cuDNN has kernels.
+HloCase attention_case(fuzz::Random& random, DType dtype) {
+  using Sizes = std::vector<std::int64_t>;
+  AttentionMask mask{.is_causal = random.chance(70)};
+  if (mask.is_causal && random.chance(50)) mask.before = random.choose(Sizes{1, 3, 40});
+  if (random.chance(50)) mask.scale = 0.3;
+  const std::int64_t queries = random.choose(Sizes{2, 17, 64, 130});
+  const std::int64_t keys = mask.is_causal ? queries : random.choose(Sizes{2, 33, 128});
+  const std::int64_t batch = random.between(1, 3);
+  const std::int64_t heads = random.between(1, 4);
+  const std::int64_t depth = random.choose(Sizes{8, 40, 64, 128});
+  data::RandomState numbers(static_cast<std::uint32_t>(random.between(0, 1 << 30)));
+  const auto array = [&](std::int64_t length) {
+    return astype(numbers.standard_normal({batch, length, heads, depth}), dtype);
+  };
+  using Operands = std::tuple<Array, Array, Array>;
+  auto step = jit([mask](Operands qkv, Array d_output) {
+    const auto output = [mask](const Operands& x) {
+      return attention(std::get<0>(x), std::get<1>(x), std::get<2>(x), mask);
+    };
+    return vjp(output, d_output)(qkv);
+  });
+  return step_case(
+      fmt::format("attention in {}, {} x {} x {} x {}, {} keys, causal {}, before {}", name(dtype),
+                  batch, queries, heads, depth, keys, mask.is_causal, mask.before),
+      step, Operands(array(queries), array(keys), array(keys)), array(queries));
+}
+
 }  // namespace
 
 std::vector<HloCase> model_cases() {
@@ -166,6 +198,12 @@ std::vector<HloCase> model_cases() {
     cases.push_back(pipeline_case("pipeline" + on, mesh({"fsdp", "model"})));
     cases.push_back(vit_case("vit" + on, mesh({"data", "model"})));
     if (shape.size() != 1) cases.push_back(mlp_case("mlp" + on, mesh({"data", "model"})));
+  }
+  fuzz::Random random(1);
+  for (int i = 0; i < 8; ++i) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      cases.push_back(attention_case(random, dtype));
+    }
   }
   return cases;
 }

@@ -17,11 +17,10 @@ FLAGS = [f"--xla_force_host_platform_device_count={DEVICES}",
          "--xla_allow_excess_precision=false",  # else bf16 may not be rounded between ops
          "--xla_cpu_collective_call_terminate_timeout_seconds=600"]  # for busy machines
 # Of an element, or of the largest element of a sum.
-RELATIVE = {"f32": {"function": 4e-6, "sum": 4e-6}, "f16": {"function": 2e-3, "sum": 2e-3},
-            "bf16": {"function": 1.6e-2, "sum": 1.6e-2}}
+RELATIVE = {"f32": 4e-6, "f16": 2e-3, "bf16": 1.6e-2}
 
 # Of training steps: of scalars such as the loss, and of the largest element of the state.
-STEP = {"step": (1e-5, 2e-4), "bf16_step": (1e-3, 2e-2)}
+STEP = {"step": (1e-5, 2e-4), "half_step": (1e-3, 2e-2)}
 
 
 def numpy_type(name):
@@ -116,9 +115,9 @@ def difference(found, wanted, held, tolerance, dtype, slack):
             limit = STEP[tolerance][0 if found.ndim == 0 else 1]
             bad = ~(same | (np.abs(x - y) <= limit * np.abs(y).max() + 1e-7))
         else:
-            limit = RELATIVE.get(dtype, RELATIVE["f32"])[tolerance]
+            limit = RELATIVE.get(dtype, RELATIVE["f32"]) / (16 if tolerance == "rounded" else 1)
             finite = np.isfinite(y)
-            scale = np.abs(y) if tolerance == "function" else (
+            scale = np.abs(y) if tolerance in ("rounded", "function") else (
                 np.abs(y[finite]).max() if finite.any() else 0.0)
             with np.errstate(invalid="ignore"):
                 near = finite & (np.abs(x - y) <= limit * scale + slack + 1e-37)

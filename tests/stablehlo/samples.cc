@@ -18,7 +18,7 @@ std::vector<HloCase> sample_cases(std::uint64_t seed) {
     const Arrays outputs = run_reference(function, inputs);
     const Tolerance tolerance = tolerance_of(*sample.op);
     cases.push_back(whole_case(sample.name(), function, inputs, outputs, tolerance));
-    if (tolerance == Tolerance::equal) {
+    if (tolerance == Tolerance::equal || tolerance == Tolerance::rounded) {
       const Arrays special = without_extremes(random_inputs(sample, Values::special), true);
       cases.push_back(whole_case(sample.name() + " with special values", function, special,
                                  run_reference(function, special), tolerance));

@@ -19,7 +19,6 @@ const std::set<std::string>& exact_ops() {
                                               "clamp",
                                               "compare",
                                               "convert",
-                                              "div",
                                               "floor",
                                               "max",
                                               "min",
@@ -28,7 +27,6 @@ const std::set<std::string>& exact_ops() {
                                               "rem",
                                               "round",
                                               "sign",
-                                              "sqrt",
                                               "sub",
                                               "select",
                                               "cummax",
@@ -73,6 +71,7 @@ bool is_sum(const std::string& name) {
 }  // namespace
 
 Tolerance tolerance_of(const ops::OpRecord& op) {
+  if (*op.name == "div" || *op.name == "sqrt") return Tolerance::rounded;
   if (exact_ops().contains(*op.name) || partition::kind_of(op)) return Tolerance::equal;
   return is_sum(*op.name) || is_factorisation(op) ? Tolerance::sum : Tolerance::function;
 }

@@ -22,12 +22,13 @@ json json_of(const std::vector<Type>& types) {
 
 /// Writes `cases.json` and `cases.bin` into the folder.
 void write_cases(const std::vector<HloCase>& cases, const std::string& folder) {
-  constexpr const char* kTolerances[] = {"equal", "function", "sum", "step", "bf16_step"};
+  constexpr const char* kTolerances[] = {"equal", "rounded", "function",
+                                         "sum",   "step",    "half_step"};
   std::ofstream data(folder + "/cases.bin", std::ios::binary);
   json list = json::array();
   for (const HloCase& c : cases) {
     list.push_back({{"name", c.name},
-                    {"text", c.text},
+                    {"text", module_of(c, kForCpu)},
                     {"tolerance", kTolerances[static_cast<std::size_t>(c.tolerance)]},
                     {"inputs", json_of(c.inputs)},
                     {"outputs", json_of(c.outputs)},

@@ -66,25 +66,36 @@ std::vector<run::DevicePort> output_ports(const ir::Function& function, const st
 class DeviceCompiler {
  public:
   explicit DeviceCompiler(run::Backend& backend)
-      : backend_(backend), widens_products_(backend.platform() == "cpu") {}
+      : backend_(backend),
+        widens_products_(backend.platform() == "cpu"),
+        fuses_attention_(backend.has_cudnn_attention()) {}
 
   /// Equal functions are compiled once for each group.
   std::shared_ptr<const run::Runnable> compile(const std::string& name,
                                                const ir::Function& function,
                                                const std::vector<bool>& is_donated,
                                                std::size_t group) {
-    std::string text =
-        stablehlo::emit(function, {.donated = is_donated, .widens_products = widens_products_});
+    const std::string text = emit(function, is_donated, fuses_attention_);
     std::shared_ptr<const run::Runnable>& known = programs_[{group, text}];
     if (known != nullptr) return known;
-    const std::int64_t first = first_device(function, group);
-    known = backend_.compile({.name = name,
-                              .text = std::move(text),
-                              .first_device = first,
-                              .num_devices = function.mesh.num_devices(),
-                              .inputs = ports_of(function, function.inputs, first),
-                              .outputs = output_ports(function, name, first),
-                              .is_donated = is_donated});
+    const auto compiled = [&](const std::string& program) {
+      const std::int64_t first = first_device(function, group);
+      return backend_.compile({.name = name,
+                               .text = program,
+                               .first_device = first,
+                               .num_devices = function.mesh.num_devices(),
+                               .inputs = ports_of(function, function.inputs, first),
+                               .outputs = output_ports(function, name, first),
+                               .is_donated = is_donated});
+    };
+    try {
+      known = compiled(text);
+    } catch (const RuntimeFault&) {
+      // Only its compiler knows whether this cuDNN has a kernel for these sizes.
+      const std::string plain = emit(function, is_donated, /*fuses_attention=*/false);
+      if (plain == text) throw;
+      known = compiled(plain);
+    }
     return known;
   }
   std::shared_ptr<const run::Runnable> transfer(const ir::Function& function, ir::ValueId value,
@@ -93,12 +104,19 @@ class DeviceCompiler {
   }
 
  private:
+  std::string emit(const ir::Function& function, const std::vector<bool>& is_donated,
+                   bool fuses_attention) const {
+    return stablehlo::emit(function, {.donated = is_donated,
+                                      .widens_products = widens_products_,
+                                      .fuses_attention = fuses_attention});
+  }
   static std::int64_t first_device(const ir::Function& function, std::size_t group) {
     return static_cast<std::int64_t>(group) * function.mesh.num_devices();
   }
 
   run::Backend& backend_;
   bool widens_products_;
+  bool fuses_attention_;
   std::map<std::pair<std::size_t, std::string>, std::shared_ptr<const run::Runnable>> programs_;
 };
 

@@ -1,4 +1,4 @@
-// Attention in StableHLO: products that hold all scores. Compilers that know better replace them.
+// Attention in StableHLO: products that hold all scores, or a call of a kernel that does not.
 #include "ops/stablehlo/form.h"
 
 #include <limits>
@@ -20,6 +20,11 @@ AttentionSizes sizes_for_dropout(const hlo::FormContext& c) {
            "drop nothing, or split the heads into several calls");
   }
   return s;
+}
+
+bool has_window(const hlo::FormContext& c, std::size_t operand, std::size_t dim) {
+  return c.tiles != nullptr &&
+         window_of(c.function.sharding(c.equation.operands[operand]), dim) != nullptr;
 }
 
 namespace {
@@ -61,17 +66,13 @@ std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
   return results;
 }
 
-bool has_window(const hlo::FormContext& c, std::size_t operand, std::size_t dim) {
-  return c.tiles != nullptr &&
-         window_of(c.function.sharding(c.equation.operands[operand]), dim) != nullptr;
-}
-
 /// Writes what `emit` makes of the tiles that a device holds.
 hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, AttentionGradient kind) {
   ir::Function body;
   Builder b(body);
   b.set_span(c.equation.span);
-  AttentionScores::Operands operands{.all = {}, .first = first};
+  AttentionScores::Operands operands{
+      .all = {}, .first = first, .narrows_products = !c.widens_products};
   hlo::Values inputs;
   const std::size_t length = c.x().type.shape.size() - 3;  // the dimension
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
@@ -109,12 +110,16 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
 
 StableHloRule attention_form() {
   return [](hlo::FormContext& c) {
+    if (std::optional<hlo::Values> fused = fused_attention(c)) return *fused;
     return written(c, kAttentionOperands, forward, AttentionGradient::all);
   };
 }
 
 StableHloRule attention_grad_form(AttentionGradient kind) {
-  return [kind](hlo::FormContext& c) { return written(c, kAttentionGradOperands, backward, kind); };
+  return [kind](hlo::FormContext& c) {
+    if (std::optional<hlo::Values> fused = fused_attention_grad(c, kind)) return *fused;
+    return written(c, kAttentionGradOperands, backward, kind);
+  };
 }
 
 }  // namespace tessera::ops

@@ -66,7 +66,8 @@ class PartsForm {
                                    .query_start = add(b_, query_start_, constant(first_query)),
                                    .key_start = key_start,
                                    .head_start = head_start_,
-                                   .whole = whole_};
+                                   .whole = whole_,
+                                   .narrows_products = !c_.widens_products};
     part.all[0] = cut(part.all[0], rank_, first_query, queries);
     part.all[1] = cut(part.all[1], rank_, i * keys, keys);
     part.all[2] = cut(part.all[2], rank_, i * keys, keys);

@@ -34,10 +34,14 @@ ValueId AttentionScores::of_key_heads(ValueId x) const {
   return reduce_sum(b_, groups, {rank_ + 2});
 }
 
+ValueId AttentionScores::factor(ValueId x) const {
+  return operands_.narrows_products ? convert(b_, x, b_.type(operands_.all[0]).dtype) : x;
+}
+
 ValueId AttentionScores::products(ValueId x, ValueId y) const {
   Ints batch = dims_from(0, at(rank_));
   batch.push_back(rank_ + 1);
-  return dot_general(b_, x, y,
+  return dot_general(b_, factor(x), factor(y),
                      {.lhs_contract = {rank_ + 2},
                       .rhs_contract = {rank_ + 2},
                       .lhs_batch = batch,
@@ -47,7 +51,7 @@ ValueId AttentionScores::products(ValueId x, ValueId y) const {
 ValueId AttentionScores::weighted(ValueId scores, ValueId x, std::int64_t dim) const {
   Ints of_x = dims_from(0, at(rank_));
   of_x.push_back(rank_ + 1);
-  const ValueId sum = dot_general(b_, scores, x,
+  const ValueId sum = dot_general(b_, factor(scores), factor(x),
                                   {.lhs_contract = {dim},
                                    .rhs_contract = {rank_},
                                    .lhs_batch = dims_from(0, at(rank_ + 1)),
@@ -70,7 +74,8 @@ ValueId AttentionScores::scaled(ValueId x) const {
 }
 
 ValueId AttentionScores::scores() const {
-  const ValueId s = products(scaled(operand(0)), of_all_heads(1));
+  const ValueId s = operands_.narrows_products ? scaled(products(operand(0), of_all_heads(1)))
+                                               : products(scaled(operand(0)), of_all_heads(1));
   const std::size_t bias = more().bias;
   if (bias == 0) return s;
   const ValueId x = operands_.all[bias];

@@ -21,6 +21,8 @@ class AttentionScores {
     std::optional<AttentionSizes> whole = {};
     /// Whether a tile may have rows behind those of the whole arrays, which `whole` then says.
     bool has_windows = false;
+    /// Whether the factors of products are rounded to the dtype of q, for units that multiply it.
+    bool narrows_products = false;
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
 
@@ -56,6 +58,8 @@ class AttentionScores {
   AttentionOperands more() const { return attention_operands(attributes_, operands_.first); }
 
  private:
+  /// x as a factor of a product.
+  ValueId factor(ValueId x) const;
   ValueId weighted(ValueId scores, ValueId x, std::int64_t dim) const;
   ValueId reduced(const char* op, ValueId scores) const;
   ValueId positions(std::int64_t dim, ValueId start) const;
@@ -72,6 +76,12 @@ class AttentionScores {
   DType dtype_;
 };
 
+/// Whether devices hold a dimension of an operand with rows of their neighbours.
+bool has_window(const hlo::FormContext& c, std::size_t operand, std::size_t dim);
+/// Calls of the kernels of attention that compilers for NVIDIA's devices know, which hold no
+/// scores. nullopt if the compiler knows none, or none for these operands.
+std::optional<hlo::Values> fused_attention(hlo::FormContext& c);
+std::optional<hlo::Values> fused_attention_grad(hlo::FormContext& c, AttentionGradient kind);
 /// Of the whole arrays of an equation.
 AttentionSizes whole_sizes(const hlo::FormContext& c);
 /// The same if dropout can draw their scores from counters of 32 bits; otherwise throws UserError.

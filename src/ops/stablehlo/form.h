@@ -21,8 +21,12 @@ struct FormContext {
   const Tiles* tiles;
   /// Whether operands of products of bf16 become f32 first.
   bool widens_products;
+  /// Whether the compiler knows cuDNN's kernels of attention.
+  bool fuses_attention;
   /// Writes the equations of a nested function and returns its outputs.
   std::function<Values(Writer&, const ir::Function&, const Values&)> call;
+  /// What was written for a value of the function that was computed before.
+  std::function<Value(ir::ValueId)> value;
 
   const Attributes& attributes() const { return equation.attributes; }
   const Value& x(std::size_t i = 0) const { return operands[i]; }

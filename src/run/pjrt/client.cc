@@ -1,6 +1,7 @@
 #include "run/pjrt/client.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -82,6 +83,28 @@ std::vector<DeviceInfo> Client::devices() const {
     infos.push_back(std::move(info));
   }
   return infos;
+}
+
+int Client::compute_capability(abi::Device* device) const {
+  abi::GetDescription get;
+  get.device = device;
+  plugin_.call(get);
+  abi::DeviceAttributes all;
+  all.description = get.description;
+  if (!plugin_.has(abi::Function::description_attributes) || plugin_.try_call(all)) return 0;
+  for (const abi::NamedValue& each : std::span(all.attributes, all.num_attributes)) {
+    const bool is_text = each.type == abi::NamedValue::Type::text;
+    if (is_text && std::string_view(each.name, each.name_size) == "compute_capability")
+      return std::atoi(std::string(each.text, each.value_size).c_str());
+  }
+  return 0;
+}
+
+bool Client::has_cudnn_attention() const {
+  constexpr int kOldest = 8;
+  return platform_ == "cuda" && std::ranges::all_of(devices_, [this](abi::Device* device) {
+           return compute_capability(device) >= kOldest;
+         });
 }
 
 BufferHandle Client::own(abi::Buffer* buffer) const {

@@ -30,6 +30,7 @@ class Client final : public Backend {
   Client(const ClientSpec& spec, const Span& where);
 
   std::string platform() const override { return platform_; }
+  bool has_cudnn_attention() const override;
   BackendInfo info() const override;
   std::shared_ptr<const Runnable> compile(const DeviceProgram& program) override;
   std::shared_ptr<const Runnable> transfer(const DevicePort& port) override;
@@ -58,6 +59,8 @@ class Client final : public Backend {
 
  private:
   std::vector<DeviceInfo> devices() const;
+  /// 9 of 9.0; 0 where it is not known.
+  int compute_capability(abi::Device* device) const;
   void create(const ClientSpec& spec, const Span& where);
 
   Plugin plugin_;

@@ -1,11 +1,32 @@
 #include "run/pjrt/find.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <glob.h>
+#include <sstream>
 #include <string_view>
 
 namespace tessera::run::pjrt {
+
+namespace {
+
+/// The environment whose `python3` a shell would run; empty if there is none. Containers often have
+/// one on PATH that was never activated.
+std::string environment_on_path() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code ignored;
+    // Where the link leads to does not matter: an environment links to the system's program.
+    const std::filesystem::path program = std::filesystem::path(folder) / "python3";
+    if (program.is_absolute() && std::filesystem::exists(program, ignored))
+      return program.lexically_normal().parent_path().parent_path();
+  }
+  return "";
+}
+
+}  // namespace
 
 std::vector<std::string> gpu_plugin_patterns() {
   std::vector<std::string> patterns;
@@ -15,6 +36,10 @@ std::vector<std::string> gpu_plugin_patterns() {
     if (root != nullptr && *root != '\0') {
       patterns.push_back(root + ("/lib/python3*/site-packages" + package));
     }
+  }
+  if (const std::string root = environment_on_path(); !root.empty()) {
+    const std::string pattern = root + "/lib/python3*/site-packages" + package;
+    if (std::ranges::find(patterns, pattern) == patterns.end()) patterns.push_back(pattern);
   }
   if (const char* home = std::getenv("HOME")) {
     patterns.push_back(home + ("/.local/lib/python3*/site-packages" + package));

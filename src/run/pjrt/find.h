@@ -8,7 +8,7 @@
 namespace tessera::run::pjrt {
 
 /// The patterns of paths that are searched, in this order: those of the active environment
-/// ($VIRTUAL_ENV, $CONDA_PREFIX), of the user and of the system.
+/// ($VIRTUAL_ENV, $CONDA_PREFIX), of the `python3` on PATH, of the user and of the system.
 std::vector<std::string> gpu_plugin_patterns();
 /// The newest plugin of the first pattern that matches.
 std::optional<std::string> find_gpu_plugin();

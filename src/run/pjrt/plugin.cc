@@ -1,5 +1,6 @@
 #include "run/pjrt/plugin.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -36,6 +37,9 @@ Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
   // Without a slash, dlopen would search the folders of the system.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   check_machine(file, where);
+  // CUDA's plugin writes to stderr what it does in each compilation. Its own warnings and errors
+  // stay.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "1", /*replace=*/0);
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -16,6 +16,28 @@ const abi::ProfilerApi* profiler_of(const Plugin& plugin) {
   return is_whole ? api : nullptr;
 }
 
+/// Without what follows the last field: the plugin for NVIDIA's devices passes a zero byte more
+/// than it has written, and no reader takes a message that has one. All fields of an XSpace have a
+/// length.
+std::string_view whole_fields(std::string_view space) {
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < space.size() && space[at] != '\0';) {
+    ++at;  // the tag
+    std::size_t size = 0;
+    int shift = 0;
+    bool has_more = true;
+    for (; has_more && at < space.size() && shift < 64; ++at, shift += 7) {
+      const auto byte = static_cast<unsigned char>(space[at]);
+      size |= static_cast<std::size_t>(byte & 0x7f) << shift;
+      has_more = (byte & 0x80) != 0;
+    }
+    if (has_more || size > space.size() - at) break;
+    at += size;
+    end = at;
+  }
+  return space.substr(0, end);
+}
+
 }  // namespace
 
 std::unique_ptr<Profiler> Profiler::start(const Plugin& plugin) {
@@ -52,12 +74,14 @@ std::string Profiler::finish() {
   data.profiler = profiler_;
   check(api_.collect(&data));
   // Plugins differ in whose memory it is.
-  if (data.data != nullptr) return {reinterpret_cast<const char*>(data.data), data.data_size};
+  if (data.data != nullptr) {
+    return std::string(whole_fields({reinterpret_cast<const char*>(data.data), data.data_size}));
+  }
   std::string space(data.data_size, '\0');
   if (space.empty()) return space;
   data.data = reinterpret_cast<std::uint8_t*>(space.data());
   check(api_.collect(&data));
-  return space;
+  return std::string(whole_fields(space));
 }
 
 void Profiler::check(abi::ProfilerError* error) const {
