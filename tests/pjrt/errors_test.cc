@@ -53,6 +53,28 @@ TEST(PjrtPaths, OfAnotherProcessor) {
   std::filesystem::remove(path);
 }
 
+/// Where pip installs it, in an environment that is on PATH and was not activated.
+TEST(PjrtPaths, OfTheGpuPluginBesidePython) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "gpu_environment";
+  const fs::path packages = root / "lib/python3.12/site-packages/jax_plugins/xla_cuda13";
+  fs::create_directories(packages);
+  fs::create_directories(root / "bin");
+  std::ofstream(root / "bin/python3") << "";
+  fs::copy_file(TESSERA_SHARED_LIBRARY, packages / "xla_cuda_plugin.so");
+  const std::string path = std::getenv("PATH");
+  const CommandOutcome outcome =
+      run_command("/usr/bin/env",
+                  "-u VIRTUAL_ENV -u CONDA_PREFIX PATH=" + (root / "bin:").string() + path + " " +
+                      TESSERA_COMMAND + " devices --backend gpu",
+                  "", root);
+  EXPECT_EQ(outcome.exit_code, 1);
+  const std::string found =
+      (packages / "xla_cuda_plugin.so").string() + " without the function GetPjrtApi";
+  EXPECT_NE(outcome.stderr_text.find(found), std::string::npos) << outcome.stderr_text;
+  fs::remove_all(root);
+}
+
 TEST(PjrtPaths, OfAPluginThatNeedsALibrary) {
   const Mistake mistake = mistake_of_engine("pjrt:" TESSERA_NEEDING_PLUGIN);
   EXPECT_EQ(mistake.what, "set_engine: the PJRT plugin cannot be loaded");

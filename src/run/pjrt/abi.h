@@ -276,13 +276,6 @@ struct DeviceKind : Head {
   std::size_t text_size = 0;
 };
 
-struct DeviceAttributes : Head {
-  static constexpr Function kFunction = Function::description_attributes;
-  DeviceDescription* description = nullptr;
-  std::size_t num_attributes = 0;  // out
-  const NamedValue* attributes = nullptr;
-};
-
 struct Statistic {
   std::int64_t value = 0;
   bool is_set = false;

@@ -7,6 +7,7 @@
 
 #include <tessera/error.h>
 
+#include "run/pjrt/abi_plugin.h"
 #include "run/pjrt/elements.h"
 #include "run/pjrt/find.h"
 #include "run/pjrt/messages.h"
@@ -89,10 +90,10 @@ int Client::compute_capability(abi::Device* device) const {
   abi::GetDescription get;
   get.device = device;
   plugin_.call(get);
-  abi::DeviceAttributes all;
-  all.description = get.description;
+  abi::DescriptionAttributes all;
+  all.object = get.description;
   if (!plugin_.has(abi::Function::description_attributes) || plugin_.try_call(all)) return 0;
-  for (const abi::NamedValue& each : std::span(all.attributes, all.num_attributes)) {
+  for (const abi::NamedValue& each : std::span(all.items, all.num_items)) {
     const bool is_text = each.type == abi::NamedValue::Type::text;
     if (is_text && std::string_view(each.name, each.name_size) == "compute_capability")
       return std::atoi(std::string(each.text, each.value_size).c_str());
