@@ -215,7 +215,7 @@ std::optional<Values> fused_attention_grad(hlo::FormContext& c, AttentionGradien
   if (kind == AttentionGradient::bias || !fused.is_possible()) return std::nullopt;
   const ValueId output = output_of_forward(c);
   if (output == ir::kNoValue) return std::nullopt;
-  const Values all = fused.backward(c.value(output));
+  Values all = fused.backward(c.value(output));
   // Both derivatives make the same call, of which the compiler keeps one.
   if (kind == AttentionGradient::q) return Values{all[0]};
   if (kind == AttentionGradient::kv) return Values{all[1], all[2]};
