@@ -42,10 +42,10 @@ TEST(StableHloErrors, Text) {
 }
 
 TEST(StableHloErrors, NewerRelease) {
-  EXPECT_EQ(error_of(module_with("v1.13.0", "v1.18.0")),
+  EXPECT_EQ(error_of(module_with("v1.13.0", "v1.23.0")),
             "stablehlo: the version of the module is not supported\n"
-            "  found:  StableHLO_v1.18.0, bytecode version 6\n"
-            "  wanted: at most StableHLO_v1.17.0, bytecode version 6\n"
+            "  found:  StableHLO_v1.23.0, bytecode version 6\n"
+            "  wanted: at most StableHLO_v1.22.0, bytecode version 6\n"
             "  cure:   write the module for an older release: "
             "serialize_portable_artifact(module, \"1.13.0\")");
 }
