@@ -76,7 +76,8 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   fingerprint = hex(code);
   for (std::size_t i = 0; i < program.arguments().size(); ++i) {
     const run::Placement& placement = *program.arguments()[i];
-    const HiddenDims hidden{.terms = program.argument_terms()[i],
+    const HiddenDims hidden{.terms = program.argument_terms()[i].count,
+                            .reduction = program.argument_terms()[i].reduction,
                             .parts = program.argument_is_complex()[i] ? 1U : 0U};
     arguments.push_back(port_of(placement, hidden));
     argument_shardings.texts.push_back(op_sharding(placement, hidden));
@@ -84,7 +85,8 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
   }
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const run::Placement& placement = *program.results()[i];
-    const HiddenDims hidden{.terms = program.result_terms()[i],
+    const HiddenDims hidden{.terms = program.result_terms()[i].count,
+                            .reduction = program.result_terms()[i].reduction,
                             .parts = program.result_is_complex()[i] ? 1U : 0U};
     results.push_back(port_of(placement, hidden));
     result_shardings.texts.push_back(op_sharding(placement, hidden));

@@ -33,6 +33,9 @@ constexpr protozero::pbf_tag_type kTileDims = 3;
 constexpr protozero::pbf_tag_type kTileDevices = 4;
 constexpr protozero::pbf_tag_type kReplicatesLastDim = 6;
 constexpr protozero::pbf_tag_type kLastDims = 8;
+constexpr protozero::pbf_tag_type kNotes = 7;
+constexpr protozero::pbf_tag_type kNoteName = 1;
+constexpr protozero::pbf_tag_type kNoteValue = 2;
 }  // namespace sharding
 
 void read_devices(protozero::pbf_reader message, std::vector<int>& devices) {
@@ -66,6 +69,14 @@ void read_build_options(protozero::pbf_reader message, CompileOptions& options) 
         message.skip();
     }
   }
+}
+
+/// What the terms of a value are joined by; without a note they are summed.
+void add_reduction(protozero::pbf_writer& message, std::string_view reduction) {
+  if (reduction == "reduce_sum") return;
+  protozero::pbf_writer note(message, sharding::kNotes);
+  note.add_string(sharding::kNoteName, "sdy::reduction_op");
+  note.add_string(sharding::kNoteValue, reduction == "reduce_max" ? "MAX" : "MIN");
 }
 
 }  // namespace
@@ -113,6 +124,7 @@ std::string op_sharding(const run::Placement& placement, HiddenDims hidden) {
   if (num_tiles == 1 && (num_terms == 1 || replicas == 1)) {
     message.add_enum(sharding::kType,
                      num_terms == 1 ? sharding::kReplicated : sharding::kUnreduced);
+    if (num_terms > 1) add_reduction(message, hidden.reduction);
     return bytes;
   }
   // The devices of the first tile, then those of the second one, ...; tiles are numbered row-major.
@@ -147,6 +159,7 @@ std::string op_sharding(const run::Placement& placement, HiddenDims hidden) {
   message.add_packed_int64(sharding::kTileDims, dims.begin(), dims.end());
   message.add_packed_int64(sharding::kTileDevices, all.begin(), all.end());
   if (num_terms > 1) {
+    add_reduction(message, hidden.reduction);
     message.add_packed_enum(sharding::kLastDims, last.begin(), last.end());
   } else if (replicas > 1) {
     message.add_bool(sharding::kReplicatesLastDim, true);

@@ -19,10 +19,11 @@ CompileOptions read_compile_options(std::string_view bytes);
 
 /// DeviceAssignmentProto of one replica.
 std::string device_assignment(const std::vector<int>& devices);
-/// Dimensions that JAX does not see: in front those that hold terms of a sum, behind the one that
-/// holds the parts of complex numbers.
+/// Dimensions that JAX does not see: in front those that hold terms of a reduction, behind the one
+/// that holds the parts of complex numbers.
 struct HiddenDims {
   std::size_t terms = 0;
+  std::string_view reduction = "reduce_sum";
   std::size_t parts = 0;
 };
 /// xla.OpSharding.

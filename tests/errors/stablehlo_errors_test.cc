@@ -42,10 +42,10 @@ TEST(StableHloErrors, Text) {
 }
 
 TEST(StableHloErrors, NewerRelease) {
-  EXPECT_EQ(error_of(module_with("v1.13.0", "v1.18.0")),
+  EXPECT_EQ(error_of(module_with("v1.13.0", "v1.23.0")),
             "stablehlo: the version of the module is not supported\n"
-            "  found:  StableHLO_v1.18.0, bytecode version 6\n"
-            "  wanted: at most StableHLO_v1.17.0, bytecode version 6\n"
+            "  found:  StableHLO_v1.23.0, bytecode version 6\n"
+            "  wanted: at most StableHLO_v1.22.0, bytecode version 6\n"
             "  cure:   write the module for an older release: "
             "serialize_portable_artifact(module, \"1.13.0\")");
 }
@@ -92,15 +92,31 @@ TEST(StableHloErrors, ADialectOfAnotherProgram) {
             "serialize_portable_artifact");
 }
 
-TEST(StableHloErrors, AFunctionThatTheIrLacks) {
-  std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules/qr.mlirbc", std::ios::binary);
+/// What the importer says of a committed module.
+std::string import_error_of(const std::string& name) {
+  std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules" / (name + ".mlirbc"),
+                   std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   const auto module = stablehlo::bytecode::read_module(std::move(bytes));
-  EXPECT_EQ(caught([&] { stablehlo::import_module(*module); }).text,
+  return caught([&] { stablehlo::import_module(*module); }).text;
+}
+
+TEST(StableHloErrors, AFunctionThatTheIrLacks) {
+  EXPECT_EQ(import_error_of("qr"),
             "stablehlo: vhlo.custom_call_v1 is not supported here\n"
             "  where:  programs.py:360\n"
             "  found:  the function lapack_sgeqrf_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
             "tensor<4xf32>)\n"
+            "  wanted: the operations that docs/stablehlo.md lists\n"
+            "  cure:   write this line of the program with other functions");
+}
+
+TEST(StableHloErrors, AComparisonInAWeakOrder) {
+  EXPECT_EQ(import_error_of("weak_order"),
+            "stablehlo: vhlo.compare_v1 is not supported here\n"
+            "  where:  -:7\n"
+            "  found:  comparisons in a weak order, (tensor<3xf32>, tensor<3xf32>) -> "
+            "(tensor<3xi1>)\n"
             "  wanted: the operations that docs/stablehlo.md lists\n"
             "  cure:   write this line of the program with other functions");
 }

@@ -284,7 +284,16 @@ def told():
     np.testing.assert_array_equal(seen[0], FEW)
 
 
-CASES |= {"on_meshes": on_meshes, "in_shard_map": in_shard_map, "told": told}
+def strict_promotion():
+    """A setting of the program that the factorisations must not meet."""
+    with jax.numpy_dtype_promotion("strict"):
+        same(jnp.linalg.qr, array(4, 3), tolerance=2e-5)
+        same(lambda a: jnp.linalg.eigvalsh(a + a.conj().T), array(4, 4), tolerance=2e-5)
+        same(lambda a: jnp.linalg.svd(a, compute_uv=False), array(3, 4), tolerance=2e-5)
+
+
+CASES |= {"on_meshes": on_meshes, "in_shard_map": in_shard_map, "told": told,
+          "strict_promotion": strict_promotion}
 
 if __name__ == "__main__":
     main(CASES)

@@ -190,7 +190,7 @@ std::string ModuleProgram::explain() const {
 std::string ModuleProgram::stablehlo() const {
   const Program& program = *program_;
   // Captured arrays would be arguments of the text, and terms of sums dimensions.
-  const auto has_terms = [](std::size_t terms) { return terms > 0; };
+  const auto has_terms = [](const stablehlo::TermDims& terms) { return terms.count > 0; };
   if (!program.captured.empty() || std::ranges::any_of(argument_terms_, has_terms) ||
       std::ranges::any_of(result_terms_, has_terms)) {
     return {};

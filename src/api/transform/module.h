@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "api/array_node.h"
+#include "stablehlo/import/import.h"
 
 namespace tessera::detail {
+
+using stablehlo::TermDims;
 
 struct Program;
 
@@ -45,9 +48,9 @@ class ModuleProgram {
   const std::vector<PlacementPtr>& arguments() const { return arguments_; }
   const std::vector<PlacementPtr>& results() const { return results_; }
   const std::vector<bool>& donated() const { return donated_; }
-  /// How many dimensions in front hold terms of a sum: see stablehlo::Imported.
-  const std::vector<std::size_t>& argument_terms() const { return argument_terms_; }
-  const std::vector<std::size_t>& result_terms() const { return result_terms_; }
+  /// Which dimensions in front hold terms.
+  const std::vector<TermDims>& argument_terms() const { return argument_terms_; }
+  const std::vector<TermDims>& result_terms() const { return result_terms_; }
   /// Whether it is complex, with the two parts along a last dimension.
   const std::vector<bool>& argument_is_complex() const { return argument_is_complex_; }
   const std::vector<bool>& result_is_complex() const { return result_is_complex_; }
@@ -75,8 +78,8 @@ class ModuleProgram {
   std::vector<PlacementPtr> arguments_;
   std::vector<PlacementPtr> results_;
   std::vector<bool> donated_;
-  std::vector<std::size_t> argument_terms_;
-  std::vector<std::size_t> result_terms_;
+  std::vector<TermDims> argument_terms_;
+  std::vector<TermDims> result_terms_;
   std::vector<bool> argument_is_complex_;
   std::vector<bool> result_is_complex_;
 };

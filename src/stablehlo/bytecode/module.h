@@ -135,7 +135,7 @@ struct Module {
 /// The innermost line of the program that a location names; empty if it names none.
 Span line_of(const Attribute* location);
 
-/// Reads a module, of StableHLO 0.9 to 1.17. Memory and time are linear in the number of bytes.
+/// Reads a module, of StableHLO 0.9 to 1.22. Memory and time are linear in the number of bytes.
 /// Throws UserError if these are no such module.
 std::unique_ptr<const Module> read_module(std::string bytes);
 

@@ -124,6 +124,8 @@ void OperationReader::properties(Operation& result, bool is_registered, Cursor& 
     names->remove_prefix(std::min(names->size(), name.size() + 1));
     const bool is_optional = name.front() == '?';
     if (is_optional) name.remove_prefix(1);
+    // Properties that newer versions of sdy have are optional, and come last.
+    if (is_optional && bytes.at_end()) break;
     const Attribute* value =
         is_optional ? nodes_.optional_attribute(bytes) : nodes_.attribute(bytes);
     if (value != nullptr) result.properties.emplace_back(name, value);

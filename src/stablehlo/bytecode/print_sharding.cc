@@ -45,6 +45,13 @@ void append_mesh(std::string& text, const Attribute& mesh) {
   text += '>';
 }
 
+/// Of the terms along unreduced axes; sums need no name.
+std::string_view reduction_name(std::int64_t number) {
+  constexpr std::array<std::string_view, 3> kNames = {"", "max", "min"};
+  const auto index = static_cast<std::size_t>(number);
+  return index < kNames.size() ? kNames.at(index) : "unknown";
+}
+
 void append_sharding(std::string& text, const Attribute& sharding) {
   text += '<';
   const Attribute& mesh = *sharding.items[0];
@@ -69,7 +76,9 @@ void append_sharding(std::string& text, const Attribute& sharding) {
   for (std::size_t list = 0; list < kNames.size(); ++list) {
     const Items axes = take(list + 1);
     if (axes.empty()) continue;
-    text.append(", ").append(kNames.at(list)).append("={");
+    text.append(", ").append(kNames.at(list)).append("=");
+    if (list == 1) text += reduction_name(sharding.numbers[3]);
+    text += '{';
     append_axes(text, axes);
     text += '}';
   }

@@ -17,7 +17,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"builtin.module", "?sym_name ?sym_visibility"},
     {"builtin.unrealized_conversion_cast", ""},
     {"sdy.all_gather", "gathering_axes out_sharding"},
-    {"sdy.all_reduce", "out_sharding reduction_axes"},
+    {"sdy.all_reduce", "out_sharding reduction_axes ?reduction_op"},
     {"sdy.all_slice", "out_sharding slicing_axes"},
     {"sdy.all_to_all", "out_sharding params"},
     {"sdy.collective_permute", "out_sharding"},
@@ -28,7 +28,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"sdy.mesh", "mesh sym_name"},
     {"sdy.named_computation", "?in_shardings name ?out_shardings"},
     {"sdy.propagation_barrier", "allowed_direction"},
-    {"sdy.reduce_scatter", "out_sharding reduce_scatter_axes"},
+    {"sdy.reduce_scatter", "out_sharding reduce_scatter_axes ?reduction_op"},
     {"sdy.replicated_to_unreduced", "axes out_sharding"},
     {"sdy.reshard", "sharding"},
     {"sdy.return", ""},
@@ -64,7 +64,10 @@ constexpr auto kRows = std::to_array<Row>({
     {"vhlo.cholesky_v1", "lower"},
     {"vhlo.clamp_v1", ""},
     {"vhlo.collective_broadcast_v1", "channel_id replica_groups"},
+    {"vhlo.collective_broadcast_v2", "channel_id has_dynamic_root replica_groups"},
     {"vhlo.collective_permute_v1", "channel_id source_target_pairs"},
+    {"vhlo.collective_reduce_v1",
+     "channel_id has_dynamic_root replica_groups use_global_device_ids"},
     {"vhlo.compare_v1", "compare_type comparison_direction"},
     {"vhlo.complex_v1", ""},
     {"vhlo.composite_v1", "composite_attributes decomposition name version"},
@@ -85,6 +88,9 @@ constexpr auto kRows = std::to_array<Row>({
     {"vhlo.custom_call_v1",
      "api_version backend_config call_target_name called_computations has_side_effect "
      "operand_layouts output_operand_aliases result_layouts"},
+    {"vhlo.custom_call_v2",
+     "api_version backend_config call_target_name called_computations has_side_effect "
+     "operand_layouts output_operand_aliases result_layouts result_tilings"},
     {"vhlo.divide_v1", ""},
     {"vhlo.dot_general_v1",
      "lhs_batching_dimensions lhs_contracting_dimensions precision_config rhs_batching_dimensions "

@@ -16,7 +16,7 @@ constexpr std::uint64_t kNewestBytecode = 6;
 constexpr std::size_t kLongestName = 128;
 
 using Release = std::array<unsigned, 3>;
-constexpr Release kNewestRelease = {1, 17, 0};
+constexpr Release kNewestRelease = {1, 22, 0};
 
 /// The release in `StableHLO_v1.13.0`; nothing if another program wrote the file.
 std::optional<Release> release_of(std::string_view producer) {
@@ -40,7 +40,7 @@ void check_version(const Tables& tables) {
   throw UserError({.what = "stablehlo: the version of the module is not supported",
                    .found = std::string(tables.producer) + ", bytecode version " +
                             std::to_string(tables.version),
-                   .wanted = "at most StableHLO_v1.17.0, bytecode version 6",
+                   .wanted = "at most StableHLO_v1.22.0, bytecode version 6",
                    .cure = "write the module for an older release: "
                            "serialize_portable_artifact(module, \"1.13.0\")"});
 }

@@ -29,7 +29,9 @@ struct Enumeration {
 
 constexpr auto kEnumerations = std::to_array<Enumeration>(
     {{3, "comparison_direction_v1", {"EQ", "NE", "GE", "GT", "LE", "LT"}},
-     {4, "comparison_type_v1", {"NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"}},
+     {4,
+      "comparison_type_v1",
+      {"NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED", "WEAKORDER"}},
      {5,
       "api_version_v1",
       {"API_VERSION_UNSPECIFIED", "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING",

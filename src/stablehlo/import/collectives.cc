@@ -1,9 +1,11 @@
 // Collectives in functions of the tiles of one device (shard_map).
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "ops/axis/axis.h"
 #include "stablehlo/bytecode/scalars.h"
@@ -40,6 +42,34 @@ std::vector<Ints> rows_of(Context& c, std::string_view name) {
     if (i % width == 0) rows.emplace_back();
     rows.back().push_back(bytecode::integer_value(elements.format(), elements.bits(i)));
     c.need(rows.back().back() >= 0 && rows.back().back() < devices, "a device that does not exist");
+  }
+  return rows;
+}
+
+/// Groups of the devices that differ along some axes only, the first of which is major.
+std::vector<Ints> rows_along(Context& c, const Attribute& groups) {
+  const ModuleContext& context = c.frame.context();
+  const auto found = context.meshes.find(groups.items[0]->text);
+  const Mesh& mesh = found == context.meshes.end() ? context.mesh : found->second;
+  c.need(groups.items[1]->kind == Kind::array, "groups without a list of axes");
+  std::map<Ints, std::map<std::int64_t, std::int64_t>> devices;  // by group and index in it
+  for (std::int64_t device = 0; device < mesh.num_devices(); ++device) {
+    Ints at = coordinates(mesh, device);
+    std::int64_t index = 0;
+    for (const Attribute* named : groups.items[1]->items) {
+      c.need(named->kind == Kind::axis && named->items.size() == 1, "a part of an axis");
+      const auto axis = std::ranges::find(mesh.axes(), named->items[0]->text, &MeshAxis::name);
+      c.need(axis != mesh.axes().end(), "an axis that the mesh does not have");
+      const std::int64_t place =
+          std::exchange(at[static_cast<std::size_t>(axis - mesh.axes().begin())], 0);
+      index = index * axis->size + place;
+    }
+    devices[at][index] = device;
+  }
+  std::vector<Ints> rows;
+  for (const auto& [at, members] : devices) {
+    rows.emplace_back();
+    for (const auto& [index, device] : members) rows.back().push_back(device);
   }
   return rows;
 }
@@ -174,7 +204,9 @@ struct Groups {
 
 Groups groups_of(Context& c) {
   const Mesh& mesh = c.frame.context().mesh;
-  const std::vector<Ints> rows = rows_of(c, "replica_groups");
+  const Attribute& stated = c.attribute("replica_groups");
+  const std::vector<Ints> rows =
+      stated.kind == Kind::replica_groups ? rows_along(c, stated) : rows_of(c, "replica_groups");
   c.need(!rows.empty() && !rows[0].empty(), "no groups");
   if (const std::optional<Axes> axes = whole_axes(mesh, rows)) {
     check_mapped(c, *axes);

@@ -27,6 +27,18 @@ Values call(Context& c) {
   return results;
 }
 
+/// The greatest elements along the last dimension. Booleans are compared as numbers.
+Values top_k(Context& c) {
+  ir::Builder& b = c.b();
+  const Type type = c.type(c.operand(0));
+  const bool is_bool = type.dtype == DType::boolean;
+  const ValueId x = ops::convert(b, c.operand(0), is_bool ? DType::u8 : type.dtype);
+  Values results =
+      b.emit_all("top_k", {{"dim", type.rank() - 1}, {"k", c.result().shape.back()}}, {x});
+  results[0] = ops::convert(b, results[0], type.dtype);
+  return results;
+}
+
 /// Functions that the IR has; others are what they are made of.
 Values composite(Context& c) {
   static const std::set<std::string_view> kNames = {"acos",    "acosh", "asin", "asinh",
@@ -39,10 +51,7 @@ Values composite(Context& c) {
       return {c.b().emit(name, {}, c.operands)};
     }
     const Shape& shape = c.type(c.operand(0)).shape;
-    if (name == "top_k" && c.op.results.size() == 2 && !shape.empty()) {
-      const auto dim = static_cast<std::int64_t>(shape.size()) - 1;
-      return c.b().emit_all("top_k", {{"dim", dim}, {"k", c.result().shape.back()}}, c.operands);
-    }
+    if (name == "top_k" && c.op.results.size() == 2 && !shape.empty()) return top_k(c);
   }
   return c.frame.call(callee_of(c, "decomposition"), c.operands, c.op);
 }
@@ -249,16 +258,16 @@ Values sharding_constraint(Context& c) {
   const ValueId x = c.operand(0);
   const Attribute& stated = c.attribute("sharding");
   Sharding sharding = sharding_of(context, stated, c.type(x), c.op);
-  const std::vector<MeshAxis> axes = unreduced_axes(context, stated, c.op);
-  if (axes.empty() || !c.frame.terms.contains(x)) {
+  const Unreduced of = unreduced_of(context, stated, c.op);
+  if (of.axes.empty() || !c.frame.terms.contains(x)) {
     const ValueId result = ops::sharding_constraint(c.b(), x, sharding);
     const auto splat = c.frame.splats.find(x);
     if (splat != c.frame.splats.end()) c.frame.splats[result] = splat->second;
     return {result};
   }
-  const ValueId terms = terms_of(c.frame, x, axes);
-  sharding = with_terms(context, std::move(sharding), axes, c.type(terms), c.op);
-  return {sum_of_terms(c.frame, ops::sharding_constraint(c.b(), terms, std::move(sharding)), axes)};
+  const ValueId terms = terms_of(c.frame, x, of);
+  sharding = with_terms(context, std::move(sharding), of.axes, c.type(terms), c.op);
+  return {value_of_terms(c.frame, ops::sharding_constraint(c.b(), terms, std::move(sharding)), of)};
 }
 
 Values custom_call(Context& c) {

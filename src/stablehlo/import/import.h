@@ -45,6 +45,13 @@ using MapTiles = std::function<std::vector<ir::ValueId>(ir::Builder&, const Mesh
 using FindHostCall = std::function<std::shared_ptr<const ir::HostCallback::Call>(
     std::int64_t number, const Span& where)>;
 
+/// Axes that a value is not reduced over yet. For each it has a dimension in front, which is split
+/// over that axis and holds the terms.
+struct TermDims {
+  std::size_t count = 0;
+  std::string_view reduction = "reduce_sum";
+};
+
 struct Imported {
   std::string name;  // of the module, without JAX's jit_
   /// `main`. Its inputs are the arguments, then the constants. Inputs have the shardings that the
@@ -55,9 +62,8 @@ struct Imported {
   std::vector<bool> donated;
   /// Per result: the argument whose memory the module gives it, or -1.
   std::vector<int> replaces;
-  /// Per argument and result: how many axes it is not summed over yet. For each it has a dimension
-  /// in front, which is split over that axis and holds the terms.
-  std::vector<std::size_t> argument_terms, result_terms;
+  /// Per argument and result.
+  std::vector<TermDims> argument_terms, result_terms;
   /// Per argument and result: whether it is complex. Then its last dimension has the two parts.
   std::vector<bool> argument_is_complex, result_is_complex;
   Span where;  // of `main`

@@ -27,7 +27,7 @@ using Values = std::vector<ValueId>;
 struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
-  Mesh mesh = {};                                          // the first one
+  Mesh mesh = {};  // the first one, or that of the function of tiles that is being read
   std::unordered_map<std::string_view, Mesh> meshes = {};  // by name
   std::size_t equations = 0;                               // so far
   Span call_line = {};                                     // of the call that is being inlined
@@ -36,10 +36,16 @@ struct ModuleContext {
   std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
 
-/// What the devices of a mesh have of a value: terms of a sum.
+/// Axes whose devices have terms of a value, and the reduction that makes it of them.
+struct Unreduced {
+  std::vector<MeshAxis> axes = {};  // in the order of the mesh
+  std::string_view reduction = "reduce_sum";
+};
+
+/// What the devices of a mesh have of a value: terms of a sum, of a maximum or of a minimum.
 struct Terms {
-  ValueId array;               // with a dimension in front for each of the axes
-  std::vector<MeshAxis> axes;  // in the order of the mesh
+  ValueId array;  // with a dimension in front for each of the axes
+  Unreduced of;
 };
 
 /// What Threefry makes of a counter for each element: `low`, and the high word that this is found
@@ -208,18 +214,18 @@ void read_mesh(ModuleContext& context);
 /// nothing.
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op);
-/// The axes along which devices have terms of a sum instead of the value, in the order of the mesh.
-std::vector<MeshAxis> unreduced_axes(const ModuleContext& context, const Attribute& sharding,
-                                     const Operation& op);
+/// Along which axes devices have terms instead of the value.
+Unreduced unreduced_of(const ModuleContext& context, const Attribute& sharding,
+                       const Operation& op);
 /// The type and the sharding of the array that has the terms of a value in front.
 Type with_terms(Type type, const std::vector<MeshAxis>& axes);
 Sharding with_terms(const ModuleContext& context, Sharding sharding,
                     const std::vector<MeshAxis>& axes, const Type& type, const Operation& op);
-/// The sum of an array of terms, which are remembered.
-ValueId sum_of_terms(Frame& frame, ValueId array, const std::vector<MeshAxis>& axes);
+/// The value of an array of terms, which are remembered.
+ValueId value_of_terms(Frame& frame, ValueId array, const Unreduced& of);
 /// The terms of a value along these axes: those that are known. Of another value the first device
-/// has all.
-ValueId terms_of(Frame& frame, ValueId value, const std::vector<MeshAxis>& axes);
+/// has all, and of an extremum every device.
+ValueId terms_of(Frame& frame, ValueId value, const Unreduced& of);
 [[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
                                    const std::string& reason);
 

@@ -13,13 +13,19 @@ Values cholesky(Context& c) {
   return {ops::matrix_transpose(b, b.emit("cholesky", {}, {lower}))};
 }
 
+/// Systems of numbers of 16 bits are solved in f32.
 Values triangular_solve(Context& c) {
-  return {ops::triangular_solve(c.b(),
-                                {.left_side = c.boolean("left_side"),
-                                 .lower = c.boolean("lower"),
-                                 .transpose_a = c.text("transpose_a") != "NO_TRANSPOSE",
-                                 .unit_diagonal = c.boolean("unit_diagonal")},
-                                c.operand(0), c.operand(1))};
+  ir::Builder& b = c.b();
+  const DType dtype = c.type(c.operand(1)).dtype;
+  const DType wide = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+  const ValueId solution = ops::triangular_solve(
+      b,
+      {.left_side = c.boolean("left_side"),
+       .lower = c.boolean("lower"),
+       .transpose_a = c.text("transpose_a") != "NO_TRANSPOSE",
+       .unit_diagonal = c.boolean("unit_diagonal")},
+      ops::convert(b, c.operand(0), wide), ops::convert(b, c.operand(1), wide));
+  return {ops::convert(b, solution, dtype)};
 }
 
 /// The op of this name on all operands.

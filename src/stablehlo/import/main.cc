@@ -45,11 +45,11 @@ Sharding placed(const ModuleContext& context, const Attribute& stated, Type type
   return sharding;
 }
 
-/// The axes that an argument or a result is not summed over.
-std::vector<MeshAxis> unsummed(const ModuleContext& context, const Attribute* sharding,
-                               const Operation& main) {
+/// The axes that an argument or a result is not reduced over.
+Unreduced unreduced_over(const ModuleContext& context, const Attribute* sharding,
+                         const Operation& main) {
   if (sharding == nullptr) return {};
-  return unreduced_axes(context, *sharding, main);
+  return unreduced_of(context, *sharding, main);
 }
 
 /// The results with the shardings that the module states.
@@ -60,12 +60,12 @@ void place_results(ModuleContext& context, const Operation& main, Frame& frame, 
       last == main.regions[0].operations.end() ? std::vector<ValueNumber>() : last->operands;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Attribute* const sharding = listed(main, "res_attrs", i, "sdy.sharding");
-    const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
-    result.result_terms.push_back(terms.size());
+    const Unreduced terms = unreduced_over(context, sharding, main);
+    result.result_terms.push_back({terms.axes.size(), terms.reduction});
     result.result_is_complex.push_back(is_complex_value(context, returned[i]));
     if (sharding == nullptr) continue;
     Sharding wanted = placed(context, *sharding, frame.type(outputs[i]),
-                             result.result_is_complex[i], terms, main);
+                             result.result_is_complex[i], terms.axes, main);
     outputs[i] = ops::sharding_constraint(frame.builder(), terms_of(frame, outputs[i], terms),
                                           std::move(wanted));
   }
@@ -76,18 +76,18 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
   for (std::size_t i = 0; i < body.arguments.size(); ++i) {
     const Type type = type_of(context, body.arguments[i], main);
     const Attribute* const sharding = listed(main, "arg_attrs", i, "sdy.sharding");
-    const std::vector<MeshAxis> terms = unsummed(context, sharding, main);
-    const ValueId input = frame.builder().add_input(with_terms(type, terms));
+    const Unreduced terms = unreduced_over(context, sharding, main);
+    const ValueId input = frame.builder().add_input(with_terms(type, terms.axes));
     result.argument_is_complex.push_back(is_complex_value(context, body.arguments[i]));
     if (sharding != nullptr) {
       Sharding given =
-          placed(context, *sharding, type, result.argument_is_complex.back(), terms, main);
+          placed(context, *sharding, type, result.argument_is_complex.back(), terms.axes, main);
       // An input comes as it is: nothing that is found later can split it further.
       given.open.clear();
       result.function.values[input].sharding = std::move(given);
     }
-    frame.define(body.arguments[i], sum_of_terms(frame, input, terms));
-    result.argument_terms.push_back(terms.size());
+    frame.define(body.arguments[i], value_of_terms(frame, input, terms));
+    result.argument_terms.push_back({terms.axes.size(), terms.reduction});
     result.donated.push_back(listed(main, "arg_attrs", i, "jax.buffer_donor") != nullptr ||
                              listed(main, "arg_attrs", i, "tf.aliasing_output") != nullptr);
   }

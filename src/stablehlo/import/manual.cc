@@ -1,5 +1,6 @@
 // Functions of the tiles of one device (shard_map).
 #include <algorithm>
+#include <utility>
 
 #include "ops/axis/axis.h"
 #include "stablehlo/import/importer.h"
@@ -23,8 +24,8 @@ std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
 
 /// What a sharding says about manual axes.
 struct ManualSharding {
-  TileSpec split;               // per dimension
-  std::vector<MeshAxis> terms;  // axes whose devices have terms of a sum
+  TileSpec split;   // per dimension
+  Unreduced terms;  // of which devices have terms
 };
 
 /// Of value `i` of a list of shardings. Tokens are whole.
@@ -36,15 +37,14 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   c.need(sharding.kind == Kind::sharding, "a sharding of another kind");
   const ModuleContext& context = c.frame.context();
   const auto mesh = context.meshes.find(sharding.items[0]->text);
-  c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of a second mesh");
+  c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of two meshes");
   const auto is_manual = [&](std::string_view name) {
     return std::ranges::any_of(manual, [&](const MeshAxis& each) { return each.name == name; });
   };
   ManualSharding result;
-  for (const MeshAxis& axis : unreduced_axes(context, sharding, c.op)) {
-    if (is_manual(axis.name)) result.terms.push_back(axis);
-  }
-  for (const MeshAxis& axis : result.terms) result.split.push_back({axis.name});
+  result.terms = unreduced_of(context, sharding, c.op);
+  std::erase_if(result.terms.axes, [&](const MeshAxis& axis) { return !is_manual(axis.name); });
+  for (const MeshAxis& axis : result.terms.axes) result.split.push_back({axis.name});
   for (std::int64_t dim = 0; dim < sharding.numbers[0]; ++dim) {
     std::vector<std::string> names;
     for (const Attribute* axis : sharding.items[static_cast<std::size_t>(1 + dim)]->items) {
@@ -65,22 +65,38 @@ ir::Function with_front(const ir::Function& function, const std::vector<ManualSh
   for (std::size_t i = 0; i < function.inputs.size(); ++i) {
     const Type& type = function.type(function.inputs[i]);
     Type given = type;
-    if (i < inputs.size()) given.shape.insert(given.shape.begin(), inputs[i].terms.size(), 1);
+    if (i < inputs.size()) given.shape.insert(given.shape.begin(), inputs[i].terms.axes.size(), 1);
     values.push_back(ops::reshape(b, b.add_input(given), type.shape));
   }
   Values results = b.inline_function(function, values);
   for (std::size_t i = 0; i < results.size(); ++i) {
     Shape shape = b.type(results[i]).shape;
-    shape.insert(shape.begin(), outputs[i].terms.size(), 1);
+    shape.insert(shape.begin(), outputs[i].terms.axes.size(), 1);
     results[i] = ops::reshape(b, results[i], std::move(shape));
   }
   b.set_outputs(std::move(results));
   return result;
 }
 
+/// The mesh that the shardings of a function of tiles name.
+Mesh mesh_of(Context& c) {
+  const ModuleContext& context = c.frame.context();
+  for (const char* list : {"in_shardings", "out_shardings"}) {
+    const Attribute& shardings = c.attribute(list);
+    c.need(shardings.kind == Kind::shardings, "shardings of another kind");
+    for (const Attribute* sharding : shardings.items) {
+      if (sharding->kind != Kind::sharding) continue;
+      const auto found = context.meshes.find(sharding->items[0]->text);
+      if (found != context.meshes.end()) return found->second;
+    }
+  }
+  return context.mesh;
+}
+
 Values manual_computation(Context& c) {
   ModuleContext& context = c.frame.context();
   c.need(context.map_tiles != nullptr, "no way to map a function over devices");
+  const Mesh first = std::exchange(context.mesh, mesh_of(c));
   ManualBody body;
   body.axes = axes_of(c, c.attribute("manual_axes"));
   body.where = c.b().span();
@@ -109,15 +125,18 @@ Values manual_computation(Context& c) {
   std::ranges::rotate(function.inputs,
                       function.inputs.begin() + static_cast<std::ptrdiff_t>(captured.size()));
   operands.insert(operands.end(), captured.begin(), captured.end());
-  const auto has_terms = [](const ManualSharding& sharding) { return !sharding.terms.empty(); };
+  const auto has_terms = [](const ManualSharding& sharding) {
+    return !sharding.terms.axes.empty();
+  };
   if (std::ranges::any_of(inputs, has_terms) || std::ranges::any_of(outputs, has_terms)) {
     function = with_front(function, inputs, outputs);
   }
   body.function = std::move(function);
   Values results = context.map_tiles(c.b(), context.mesh, std::move(body), operands);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    results[i] = sum_of_terms(c.frame, results[i], outputs[i].terms);
+    results[i] = value_of_terms(c.frame, results[i], outputs[i].terms);
   }
+  context.mesh = first;
   return results;
 }
 

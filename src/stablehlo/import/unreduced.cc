@@ -1,28 +1,47 @@
-// Values of which devices have terms of a sum (`unreduced`).
+// Values of which devices have terms (`unreduced`) of a sum, a maximum or a minimum.
 //
-// In the program such a value is its sum. Beside it the frame remembers an array with a dimension
-// in front for each of the axes, so that what asks for the terms gets those that the devices have.
+// In the program such a value is what its terms make. Beside it the frame remembers an array with a
+// dimension in front for each of the axes, so that what asks for the terms gets those that the
+// devices have.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
 
-std::vector<MeshAxis> unreduced_axes(const ModuleContext& context, const Attribute& sharding,
-                                     const Operation& op) {
+namespace {
+
+ValueId reduced(ir::Builder& b, ValueId x, Ints dims, const Unreduced& of) {
+  std::string_view name = of.reduction;
+  if (b.type(x).dtype == DType::boolean && name == "reduce_max") name = "reduce_or";
+  if (b.type(x).dtype == DType::boolean && name == "reduce_min") name = "reduce_and";
+  return b.emit(name, {{"dims", std::move(dims)}}, {x});
+}
+
+}  // namespace
+
+Unreduced unreduced_of(const ModuleContext& context, const Attribute& sharding,
+                       const Operation& op) {
   if (sharding.kind != Attribute::Kind::sharding) return {};
   const auto first = static_cast<std::ptrdiff_t>(1 + sharding.numbers[0] + sharding.numbers[1]);
   const std::vector<const Attribute*> named(sharding.items.begin() + first,
                                             sharding.items.begin() + first + sharding.numbers[2]);
-  std::vector<MeshAxis> result;
+  constexpr std::array<std::string_view, 3> kReductions = {"reduce_sum", "reduce_max",
+                                                           "reduce_min"};
+  const auto reduction = static_cast<std::size_t>(sharding.numbers[3]);
+  if (reduction >= kReductions.size()) {
+    fail_unsupported(context, op, "terms of another reduction than sum, maximum and minimum");
+  }
+  Unreduced result{.axes = {}, .reduction = kReductions.at(reduction)};
   for (const MeshAxis& axis : context.mesh.axes()) {
     const auto is_it = [&](const Attribute* name) {
       return name->kind == Attribute::Kind::axis && name->items.empty() && name->text == axis.name;
     };
-    if (std::ranges::any_of(named, is_it)) result.push_back(axis);
+    if (std::ranges::any_of(named, is_it)) result.axes.push_back(axis);
   }
-  if (result.size() != named.size()) {
+  if (result.axes.size() != named.size()) {
     fail_unsupported(context, op, "an unreduced axis of another mesh, or a part of an axis");
   }
   return result;
@@ -48,45 +67,53 @@ Sharding with_terms(const ModuleContext& context, Sharding sharding,
   return sharding;
 }
 
-ValueId sum_of_terms(Frame& frame, ValueId array, const std::vector<MeshAxis>& axes) {
-  if (axes.empty()) return array;
-  Ints dims(axes.size());
+ValueId value_of_terms(Frame& frame, ValueId array, const Unreduced& of) {
+  if (of.axes.empty()) return array;
+  Ints dims(of.axes.size());
   std::iota(dims.begin(), dims.end(), 0);
-  const ValueId sum = ops::reduce_sum(frame.builder(), array, std::move(dims));
-  frame.terms[sum] = {.array = array, .axes = axes};
-  return sum;
+  const ValueId value = reduced(frame.builder(), array, std::move(dims), of);
+  frame.terms[value] = {.array = array, .of = of};
+  return value;
 }
 
-ValueId terms_of(Frame& frame, ValueId value, const std::vector<MeshAxis>& axes) {
-  if (axes.empty()) return value;
+ValueId terms_of(Frame& frame, ValueId value, const Unreduced& of) {
+  if (of.axes.empty()) return value;
   ir::Builder& b = frame.builder();
   const auto found = frame.terms.find(value);
-  Terms terms = found == frame.terms.end() ? Terms{.array = value, .axes = {}} : found->second;
-  if (terms.axes == axes) return terms.array;
+  const bool is_known = found != frame.terms.end() && found->second.of.reduction == of.reduction;
+  const Terms terms = is_known ? found->second : Terms{.array = value, .of = {}};
+  if (terms.of.axes == of.axes) return terms.array;
   const auto is_among = [](const std::vector<MeshAxis>& list, const MeshAxis& axis) {
     return std::ranges::find(list, axis) != list.end();
   };
-  Ints summed;
+  Ints others;
   std::vector<MeshAxis> kept;
-  for (std::size_t i = 0; i < terms.axes.size(); ++i) {
-    if (is_among(axes, terms.axes[i])) {
-      kept.push_back(terms.axes[i]);
+  for (std::size_t i = 0; i < terms.of.axes.size(); ++i) {
+    if (is_among(of.axes, terms.of.axes[i])) {
+      kept.push_back(terms.of.axes[i]);
     } else {
-      summed.push_back(static_cast<std::int64_t>(i));
+      others.push_back(static_cast<std::int64_t>(i));
     }
   }
-  const ValueId array = ops::reduce_sum(b, terms.array, std::move(summed));
-  // Along the other axes the first device has all of it, and the others have zeros.
-  const Type whole = with_terms(b.type(value), axes);
+  ValueId array = terms.array;
+  if (!others.empty()) array = reduced(b, array, std::move(others), of);
+  const Type whole = with_terms(b.type(value), of.axes);
   Shape shape = whole.shape;
   Ints high(shape.size(), 0);
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (is_among(kept, axes[i])) continue;
+  for (std::size_t i = 0; i < of.axes.size(); ++i) {
+    if (is_among(kept, of.axes[i])) continue;
     shape[i] = 1;
-    high[i] = axes[i].size - 1;
+    high[i] = of.axes[i].size - 1;
   }
-  return ops::pad(b, ops::reshape(b, array, std::move(shape)), ops::scalar(b, 0, whole.dtype),
-                  Ints(high.size(), 0), high);
+  array = ops::reshape(b, array, std::move(shape));
+  // Along the other axes every device has an extremum. The first one has all of a sum, and the
+  // others have zeros.
+  if (of.reduction != "reduce_sum") {
+    Ints dims(whole.shape.size());
+    std::iota(dims.begin(), dims.end(), 0);
+    return ops::broadcast_in_dim(b, array, std::move(dims), whole.shape);
+  }
+  return ops::pad(b, array, ops::scalar(b, 0, whole.dtype), Ints(high.size(), 0), high);
 }
 
 }  // namespace tessera::stablehlo

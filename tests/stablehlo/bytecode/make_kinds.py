@@ -1,5 +1,5 @@
 """Writes two modules that have every operation of vhlo, and every kind of type and attribute
-(attributes.txt).
+(attributes.txt), and one with a comparison that JAX does not write.
 
 Usage: make_kinds.py FOLDER
 """
@@ -20,6 +20,21 @@ unranked_tensor_v1<!vhlo.f32_v1> future_v1<!vhlo.f32_v1> buffer_v1<3x!vhlo.f32_v
 func_v1<(!vhlo.f32_v1)->!vhlo.f32_v1>
 tensor_v1<?x3x!vhlo.f32_v1,#vhlo.type_extensions_v1<bounds=[4,3]>>
 """.split()
+
+NUMBERS = "!vhlo.tensor_v1<3x!vhlo.f32_v1>"
+BOOLEANS = "!vhlo.tensor_v1<3x!vhlo.bool_v1>"
+WEAK_ORDER = f"""
+"vhlo.func_v1"() <{{arg_attrs = #vhlo.array_v1<[]>,
+    function_type = #vhlo.type_v1<!vhlo.func_v1<({NUMBERS}) -> {BOOLEANS}>>,
+    res_attrs = #vhlo.array_v1<[]>, sym_name = #vhlo.string_v1<"main">,
+    sym_visibility = #vhlo.string_v1<"public">}}> ({{
+^bb0(%a: {NUMBERS}):
+  %0 = "vhlo.compare_v1"(%a, %a) <{{compare_type = #vhlo<comparison_type_v1 WEAKORDER>,
+      comparison_direction = #vhlo<comparison_direction_v1 LT>}}>
+      : ({NUMBERS}, {NUMBERS}) -> {BOOLEANS}
+  "vhlo.return_v1"(%0) : ({BOOLEANS}) -> ()
+}}) : () -> ()
+"""
 
 
 def operations():
@@ -45,7 +60,11 @@ def attributes():
 def main():
     folder = pathlib.Path(sys.argv[1])
     with context_with_vhlo():
-        for name, text in (("all_operations", operations()), ("all_attributes", attributes())):
+        for name, text in (
+            ("all_operations", operations()),
+            ("all_attributes", attributes()),
+            ("weak_order", WEAK_ORDER),
+        ):
             module = ir.Module.parse(text).operation
             data = io.BytesIO()
             module.write_bytecode(data, desired_version=6)

@@ -68,4 +68,5 @@ def main():
         (args.folder / f"{name}.txt").write_text(text_of(data), errors="surrogateescape")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -456,6 +456,22 @@ def sharded():
         ),
         floats(8, 8),
     )
+    other = Mesh(np.array(jax.devices()[:8]).reshape(2, 4), ("a", "b"))
+
+    def over_rows(t):
+        whole = lax.all_gather(t, ("model", "data"), tiled=True)
+        return lax.psum(t, "model") + lax.psum_scatter(whole, ("data", "model"), tiled=True)
+
+    def over_columns(t):
+        return lax.pmax(t, "b") + lax.all_to_all(t, "a", 0, 0, tiled=True)
+
+    def two_meshes(a):
+        spec = P("data", "model")
+        b = jax.shard_map(over_rows, mesh=mesh, in_specs=spec, out_specs=spec)(a)
+        spec = P("b", "a")
+        return jax.shard_map(over_columns, mesh=other, in_specs=spec, out_specs=spec)(b)
+
+    add("two_meshes", jax.jit(two_meshes), floats(8, 8))
 
 
 def bodies():

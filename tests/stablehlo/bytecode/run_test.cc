@@ -127,6 +127,23 @@ TEST(ImportedTiles, HaveTheSameBitsOnAnyMesh) {
   EXPECT_FALSE(found[0].sharding().is_fully_replicated());
 }
 
+// The functions of tiles name groups of devices by axes of the mesh, as newer releases do.
+TEST(ImportedTiles, OfTwoMeshesHaveTheValuesOfJax) {
+  const fs::path path = folder() / "modules/two_meshes";
+  const ImportedProgram program = import_stablehlo(contents(path.string() + ".mlirbc"));
+  const std::string values = contents(path.string() + ".values");
+  std::string_view rest = values;
+  const std::vector<Array> inputs = taken(program.arguments(), rest);
+  const std::vector<Array> wanted = taken(program.results(), rest);
+  ASSERT_EQ(wanted.size(), 1U);
+  const auto run = jit([&](std::vector<Array> x) { return program(x); });
+  const std::vector<Array> found = run(inputs);
+  expect_near(found[0], wanted[0]);
+  const use_mesh own(program.mesh());
+  const auto again = jit([&](std::vector<Array> x) { return program(x); });
+  EXPECT_EQ(bits(again(inputs)[0]), bits(found[0]));
+}
+
 TEST(ImportedMesh, IsThatOfTheProgramOrAnother) {
   const ImportedProgram program = sharded();
   EXPECT_EQ(to_string(program.mesh()), "data=4,model=2");

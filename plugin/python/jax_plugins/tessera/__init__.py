@@ -10,7 +10,7 @@ import jax
 
 # The versions of JAX that were tested, first and last.
 OLDEST_JAX = (0, 10, 0)
-NEWEST_JAX = (0, 10, 2)
+NEWEST_JAX = (0, 12, 0)
 
 
 def _text(version):
@@ -25,7 +25,7 @@ def _check_version():
         "tessera: this version of JAX is not supported\n"
         f"  found:  jax {jax.__version__}\n"
         f"  wanted: jax {_text(OLDEST_JAX)} to {_text(NEWEST_JAX)}\n"
-        f"  cure:   pip install jax=={_text(NEWEST_JAX)}")
+        f"  cure:   pip install 'jax>={_text(OLDEST_JAX)},<={_text(NEWEST_JAX)}'")
 
 
 def library_path():

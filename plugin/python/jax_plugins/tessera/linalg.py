@@ -25,7 +25,9 @@ def _lowered(function, ctx, *operands, **options):
     """The lowering of a function of one matrix and vectors, for all matrices of a batch."""
     for _ in ctx.avals_in[0].shape[:-2]:
         function = jax.vmap(function)
-    return mlir.lower_fun(function, multiple_results=True)(ctx, *operands, **options)
+    # The setting of the program is not that of this code.
+    with jax.numpy_dtype_promotion("standard"):
+        return mlir.lower_fun(function, multiple_results=True)(ctx, *operands, **options)
 
 
 def _lu(ctx, a):
