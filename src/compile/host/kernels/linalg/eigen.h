@@ -6,9 +6,9 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <cmath>
-#include <limits>
+#include <cstdint>
 
+#include "compile/host/kernels/linalg/finite.h"
 #include "compile/host/kernels/linalg/linalg.h"
 
 namespace tessera::kernels {
@@ -38,27 +38,6 @@ Matrix<T> loaded(const T* data, std::int64_t rows, std::int64_t cols) {
 template <typename Expression, typename T>
 void store(const Expression& matrix, T* data) {
   Eigen::Map<RowMajor<T>>(data, matrix.rows(), matrix.cols()) = matrix;
-}
-
-template <typename T>
-void fill_with_nan(T* data, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) data[i] = std::numeric_limits<T>::quiet_NaN();
-}
-
-template <typename T>
-bool is_finite(const T* data, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(data[i])) return false;
-  }
-  return true;
-}
-
-template <typename T>
-bool is_lower_triangle_finite(std::int64_t n, const T* a) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (!is_finite(a + i * n, i + 1)) return false;
-  }
-  return true;
 }
 
 }  // namespace tessera::kernels
