@@ -177,5 +177,39 @@ TYPED_TEST(LinalgBits, SolutionsOfTriangularSystemsAreTheirDefinition) {
   }
 }
 
+/// Calls compute(results) for each instruction set; the results must be equal.
+template <typename T>
+void expect_same_bits(std::vector<Table<T>> results,
+                      const std::function<void(std::vector<Table<T>>&)>& compute) {
+  std::vector<Table<T>> wanted;
+  testing::on_every_target([&](const char* /*name*/) {
+    compute(results);
+    if (wanted.empty()) wanted = results;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_TRUE(results[i] == wanted[i])
+          << "result " << i << ", " << results[i].rows << " x " << results[i].cols;
+    }
+  });
+}
+
+TYPED_TEST(LinalgBits, OtherFactorsAreTheSameOnEveryInstructionSet) {
+  using T = TypeParam;
+  for (int round = 0; round < kBitsRounds; ++round) {
+    const MatrixSize size{this->draw_size(), this->draw_size()};
+    const std::int64_t k = size.least();
+    const Table<T> a = this->random(size.rows, size.cols);
+    expect_same_bits<T>({{size.rows, k}, {k, size.cols}}, [&](auto& out) {
+      qr(size, false, a.values.data(), out[0].values.data(), out[1].values.data());
+    });
+    expect_same_bits<T>({{size.rows, k}, {k, 1}, {k, size.cols}}, [&](auto& out) {
+      svd(size, a.values.data(), out[0].values.data(), out[1].values.data(), out[2].values.data());
+    });
+    const Table<T> symmetric = this->random(k, k);  // its lower triangle
+    expect_same_bits<T>({{k, 1}, {k, k}}, [&](auto& out) {
+      eigh(k, symmetric.values.data(), out[0].values.data(), out[1].values.data());
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tessera::kernels
