@@ -1,10 +1,10 @@
 // QR factors: panels of columns are reflected one by one, what is to the right of them by products.
+#include "compile/host/kernels/linalg/qr.h"
+
 #include <algorithm>
-#include <vector>
 
 #include "compile/host/kernels/linalg/finite.h"
 #include "compile/host/kernels/linalg/linalg.h"
-#include "compile/host/kernels/linalg/reflections.h"
 
 namespace tessera::kernels {
 
@@ -61,6 +61,8 @@ ReflectionBlock<T> block_of(MatrixMemory& memory, const Strips<T>& packed, std::
   return make_block(memory, first, rows, end - first, v, taus + first);
 }
 
+}  // namespace
+
 template <typename T>
 std::vector<ReflectionBlock<T>> blocks_of(MatrixMemory& memory, const Strips<T>& packed,
                                           std::int64_t num_taus, const T* taus) {
@@ -72,7 +74,6 @@ std::vector<ReflectionBlock<T>> blocks_of(MatrixMemory& memory, const Strips<T>&
   return blocks;
 }
 
-/// `m` becomes R and, below the diagonal, the vectors of the reflections.
 template <typename T>
 void factor(const Strips<T>& m, T* taus) {
   MatrixMemory memory;
@@ -87,8 +88,6 @@ void factor(const Strips<T>& m, T* taus) {
     apply(block_of(of_block, m, first, end, taus), true, m, strip);
   }
 }
-
-}  // namespace
 
 template <typename T>
 void geqrf(MatrixSize size, const T* a, T* packed, T* taus) {
@@ -134,6 +133,12 @@ void qr(MatrixSize size, bool is_full, const T* a, T* q, T* r) {
   }
 }
 
+template void factor(const Strips<float>&, float*);
+template void factor(const Strips<double>&, double*);
+template std::vector<ReflectionBlock<float>> blocks_of(MatrixMemory&, const Strips<float>&,
+                                                       std::int64_t, const float*);
+template std::vector<ReflectionBlock<double>> blocks_of(MatrixMemory&, const Strips<double>&,
+                                                        std::int64_t, const double*);
 template void geqrf(MatrixSize, const float*, float*, float*);
 template void geqrf(MatrixSize, const double*, double*, double*);
 template void householder_product(MatrixSize, std::int64_t, const float*, const float*, float*);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compile/host/kernels/linalg/scaled.h"
+
 namespace tessera::kernels {
 
 namespace {
@@ -27,16 +29,6 @@ double sum_of_squares(std::int64_t count, const T* x, double scale) {
   return sum;
 }
 
-/// A power of two with which squares are in the range of f64.
-template <typename T>
-double scale_for(std::int64_t count, const T* x) {
-  if constexpr (sizeof(T) < sizeof(double)) return 1.0;
-  T largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
-  if (largest == T{0}) return 1.0;
-  return std::ldexp(1.0, -std::clamp(std::ilogb(largest), -1000, 1000));
-}
-
 template <typename T>
 T* transposed(MatrixMemory& memory, std::int64_t rows, std::int64_t cols, const T* x,
               std::int64_t stride, std::int64_t stride_of_result) {
@@ -51,7 +43,9 @@ T* transposed(MatrixMemory& memory, std::int64_t rows, std::int64_t cols, const 
 
 template <typename T>
 Reflection<T> make_reflection(std::int64_t count, T* x) {
-  const double scale = scale_for(count, x);
+  // So that squares are in the range of f64.
+  const double scale =
+      sizeof(T) < sizeof(double) ? 1.0 : scale_for(static_cast<double>(largest_of(count, x)));
   const double rest = sum_of_squares(count - 1, x + 1, scale);
   const T first = x[0];
   x[0] = T{1};
@@ -61,9 +55,9 @@ Reflection<T> make_reflection(std::int64_t count, T* x) {
   }
   const double scaled = static_cast<double>(first) * scale;
   const double length = -std::copysign(std::sqrt(scaled * scaled + rest), scaled);
-  const double factor = scale / (scaled - length);
+  const double factor = 1.0 / (scaled - length);
   for (std::int64_t i = 1; i < count; ++i) {
-    x[i] = static_cast<T>(static_cast<double>(x[i]) * factor);
+    x[i] = static_cast<T>(static_cast<double>(x[i]) * scale * factor);
   }
   return {.tau = static_cast<T>((length - scaled) / length),
           .length = static_cast<T>(length / scale)};

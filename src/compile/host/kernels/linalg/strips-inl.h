@@ -165,6 +165,125 @@ void solve_lower_of(const StripSystem<T>& s) {
   }
 }
 
+template <class T, int kRows>
+HWY_NOINLINE void multiply_tile(const StripRows<T>& r, const T* a, T* y) {
+  constexpr int kVecs = Row<T>::kVecs;
+  const typename Row<T>::D d;
+  Tile<T, kRows> tile;
+  tile.zero();
+  for (std::int64_t s = 0; s < r.strips; ++s, a += r.a_stride) {
+    for (int v = 0; v < kVecs; ++v) {
+      const auto of_x = hn::Load(d, r.x + s * kStripWidth<T> + v * Row<T>::kLanes);
+      for (int i = 0; i < kRows; ++i) {
+        auto& sum = tile.v[i * kVecs + v];
+        const auto of_a = hn::Load(d, a + i * kStripWidth<T> + v * Row<T>::kLanes);
+        sum = tiles::fused_mul_add(of_a, of_x, sum);
+      }
+    }
+  }
+  HWY_ALIGN T sums[tiles::count(Tile<T, kRows>::kSize)];
+  tile.store(sums);
+  for (int i = 0; i < kRows; ++i) {
+    T* of_row = sums + i * kStripWidth<T>;
+    for (std::int64_t half = kStripWidth<T> / 2; half > 0; half /= 2) {
+      for (std::int64_t lane = 0; lane < half; ++lane) of_row[lane] += of_row[lane + half];
+    }
+    y[i] = of_row[0];
+  }
+}
+
+template <class T>
+void multiply_rows_of(const StripRows<T>& r) {
+  for_tiles(r.rows, [&](std::int64_t row, auto height) {
+    multiply_tile<T, height.value>(r, r.a + row * kStripWidth<T>, r.y + row);
+  });
+}
+
+// A row of a strip that the next turn of a sweep changes too.
+template <class T>
+struct CarriedRow {
+  static constexpr int kVecs = Row<T>::kVecs;
+  using D = typename Row<T>::D;
+  using V = typename Row<T>::V;
+
+  V v[tiles::count(kVecs)];
+
+  HWY_INLINE void load(const T* row) {
+    for (int i = 0; i < kVecs; ++i) v[i] = hn::Load(D(), row + i * Row<T>::kLanes);
+  }
+  HWY_INLINE void store(T* row) const {
+    for (int i = 0; i < kVecs; ++i) hn::Store(v[i], D(), row + i * Row<T>::kLanes);
+  }
+  // Turns this row and the next, which is carried from then on. Returns what this one has become.
+  HWY_INLINE CarriedRow turn(const Turn<T>& turn, const CarriedRow& next) {
+    const V cosine = hn::Set(D(), turn.cosine);
+    const V sine = hn::Set(D(), turn.sine);
+    CarriedRow turned;
+    for (int i = 0; i < kVecs; ++i) {
+      turned.v[i] = FusedDifference::add(sine, next.v[i], hn::Mul(cosine, v[i]));
+      v[i] = tiles::fused_mul_add(sine, v[i], hn::Mul(cosine, next.v[i]));
+    }
+    return turned;
+  }
+};
+
+template <class T>
+HWY_NOINLINE void turn_once(const Turn<T>* turns, std::int64_t count, T* row) {
+  CarriedRow<T> carried, next;
+  carried.load(row);
+  for (; count > 0; --count, ++turns, row += kStripWidth<T>) {
+    next.load(row + kStripWidth<T>);
+    carried.turn(*turns, next).store(row);
+  }
+  carried.store(row);
+}
+
+// Two sweeps that begin in the same row, of which the second one ends no later. It follows the
+// first one in the row behind, so that each row is read and written once for both.
+template <class T>
+HWY_NOINLINE void turn_twice(const Turn<T>* turns, std::int64_t count, std::int64_t second_count,
+                             T* row) {
+  const Turn<T>* second_turns = turns + count;
+  CarriedRow<T> first, second, next;
+  first.load(row);
+  next.load(row + kStripWidth<T>);
+  second = first.turn(*turns, next);
+  const std::int64_t both = second_count < count ? second_count : count - 1;
+  for (std::int64_t k = 0; k < both; ++k, row += kStripWidth<T>) {
+    next.load(row + 2 * kStripWidth<T>);
+    next = first.turn(turns[k + 1], next);
+    second.turn(second_turns[k], next).store(row);
+  }
+  if (second_count == count) {
+    second.turn(second_turns[both], first).store(row);
+    return second.store(row + kStripWidth<T>);
+  }
+  second.store(row);
+  first.store(row + kStripWidth<T>);
+  turn_once(turns + both + 1, count - both - 1, row + kStripWidth<T>);
+}
+
+template <class T>
+void turn_rows_of(const StripTurns<T>& t) {
+  for (std::int64_t strip = 0; strip < t.strips; ++strip) {
+    T* x = t.x + strip * t.x_stride;
+    const Turn<T>* turns = t.turns;
+    for (std::int64_t s = 0; s < t.num_sweeps; ++s) {
+      const Sweep& sweep = t.sweeps[s];
+      T* row = x + sweep.first * kStripWidth<T>;
+      const bool has_second = s + 1 < t.num_sweeps && t.sweeps[s + 1].first == sweep.first &&
+                              t.sweeps[s + 1].count <= sweep.count;
+      if (has_second) {
+        turn_twice(turns, sweep.count, t.sweeps[s + 1].count, row);
+        turns += t.sweeps[++s].count;
+      } else {
+        turn_once(turns, sweep.count, row);
+      }
+      turns += sweep.count;
+    }
+  }
+}
+
 }  // namespace tessera::kernels::strips::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -54,6 +54,23 @@ struct StripProduct {
 void subtract_product(const StripProduct<float>& p);
 void subtract_product(const StripProduct<double>& p);
 
+/// y -= x * b for a vector x of `terms` elements, the rows of b from `row` on, and the strips from
+/// that of column `col` on up to column `end`. y is aligned like the columns of b.
+template <typename T>
+void subtract_vector_product(const T* x, std::int64_t terms, const Strips<T>& b, std::int64_t row,
+                             std::int64_t col, std::int64_t end, T* y) {
+  const std::int64_t strip = col / kStripWidth<T>;
+  subtract_product(StripProduct<T>{.a = x,
+                                   .a_stride = terms,
+                                   .b = b.strip(strip, row),
+                                   .b_stride = b.stride(),
+                                   .c = y + strip * kStripWidth<T>,
+                                   .c_stride = kStripWidth<T>,
+                                   .rows = 1,
+                                   .terms = terms,
+                                   .strips = Strips<T>::count_for(end) - strip});
+}
+
 /// Solves l * x = b, where x has the elements of b at first.
 template <typename T>
 struct StripSystem {
@@ -67,5 +84,41 @@ struct StripSystem {
 };
 void solve_lower(const StripSystem<float>& s);
 void solve_lower(const StripSystem<double>& s);
+
+/// y = a * x, for rows of strips and a vector. Terms whose columns differ by a multiple of the
+/// width of strips are a chain; the chains are added in a tree.
+template <typename T>
+struct StripRows {
+  const T* a;
+  std::int64_t a_stride;  // from one strip to the next
+  const T* x;             // aligned like a strip
+  T* y;
+  std::int64_t rows;
+  std::int64_t strips;
+};
+void multiply_rows(const StripRows<float>& r);
+void multiply_rows(const StripRows<double>& r);
+
+template <typename T>
+struct Turn {
+  T cosine, sine;
+};
+/// Turns of rows first and first + 1, then of first + 1 and first + 2, and so on.
+struct Sweep {
+  std::int64_t first;
+  std::int64_t count;
+};
+/// A turn makes cosine * x - sine * y and sine * x + cosine * y of two rows x and y.
+template <typename T>
+struct StripTurns {
+  const Turn<T>* turns;  // of all sweeps
+  const Sweep* sweeps;
+  std::int64_t num_sweeps;
+  T* x;
+  std::int64_t x_stride;  // from one strip to the next
+  std::int64_t strips;
+};
+void turn_rows(const StripTurns<float>& t);
+void turn_rows(const StripTurns<double>& t);
 
 }  // namespace tessera::kernels
