@@ -1,7 +1,7 @@
-// Factorisations of one dense row-major matrix, for T = float and T = double. Eigen computes them.
+// Factorisations of one dense row-major matrix, for T = float and T = double.
 //
 // Bits depend on the matrix and its size only: on no cache size, number of threads or instruction
-// set that is found at run time. A matrix that is not finite gives NaN everywhere.
+// set. A matrix that is not finite gives NaN everywhere.
 #pragma once
 
 #include <cstdint>

@@ -16,15 +16,18 @@ namespace tessera::kernels {
 /// would take as long as some of them do. The destructor takes back all that was handed out.
 class MatrixMemory {
  public:
-  MatrixMemory() : blocks_before_(pool().used_blocks), bytes_before_(pool().used_bytes) {}
+  MatrixMemory()
+      : pool_(pool_of_thread()),
+        blocks_before_(pool_.used_blocks),
+        bytes_before_(pool_.used_bytes) {}
   MatrixMemory(const MatrixMemory&) = delete;
   MatrixMemory& operator=(const MatrixMemory&) = delete;
-  ~MatrixMemory() { pool().reset(blocks_before_, bytes_before_); }
+  ~MatrixMemory() { pool_.reset(blocks_before_, bytes_before_); }
 
   /// Aligned to 64 bytes, and not initialised.
   template <typename T>
   T* take(std::int64_t count) {
-    return static_cast<T*>(pool().take((count * std::int64_t{sizeof(T)} + 63) / 64 * 64));
+    return static_cast<T*>(pool_.take((count * std::int64_t{sizeof(T)} + 63) / 64 * 64));
   }
   template <typename T>
   T* take_zeros(std::int64_t count) {
@@ -49,6 +52,8 @@ class MatrixMemory {
     std::unique_ptr<void, Free> data;
     std::int64_t bytes;
   };
+  static constexpr std::int64_t kMostBytesKept = std::int64_t{64} << 20;
+
   struct Pool {
     std::vector<Block> blocks;
     std::size_t used_blocks = 0;                         // before the one that is used now
@@ -75,21 +80,24 @@ class MatrixMemory {
     void reset(std::size_t blocks_before, std::int64_t bytes_before) noexcept {
       used_blocks = blocks_before;
       used_bytes = bytes_before;
-      // The next time there is one block with room for all.
-      if (used_blocks == 0 && used_bytes == 0 && blocks.size() > 1) {
-        std::int64_t bytes = 0;
-        for (const Block& block : blocks) bytes += block.bytes;
+      if (used_blocks > 0 || used_bytes > 0) return;
+      std::int64_t bytes = 0;
+      for (const Block& block : blocks) bytes += block.bytes;
+      if (bytes > kMostBytesKept) {
+        blocks.clear();
+      } else if (blocks.size() > 1) {  // the next time there is one block with room for all
         blocks.clear();
         least_bytes = bytes;
       }
     }
   };
 
-  static Pool& pool() {
+  static Pool& pool_of_thread() {
     thread_local Pool pool;
     return pool;
   }
 
+  Pool& pool_;
   std::size_t blocks_before_;
   std::int64_t bytes_before_;
 };
@@ -103,9 +111,13 @@ Strips<T> load_strips(MatrixMemory& memory, std::int64_t rows, std::int64_t cols
     const std::int64_t first = s * kStripWidth<T>;
     const std::int64_t width = std::min(kStripWidth<T>, cols - first);
     for (std::int64_t i = 0; i < rows; ++i) {
+      const T* from = data + i * stride + first;
       T* to = strips.strip(s, i);
-      std::copy_n(data + i * stride + first, width, to);
-      std::fill(to + width, to + kStripWidth<T>, T{});
+      if (width == kStripWidth<T>) {
+        std::copy_n(from, kStripWidth<T>, to);
+      } else {
+        for (std::int64_t j = 0; j < kStripWidth<T>; ++j) to[j] = j < width ? from[j] : T{};
+      }
     }
   }
   return strips;
@@ -116,8 +128,15 @@ void store_strips(const Strips<T>& strips, T* data, std::int64_t stride) {
   for (std::int64_t s = 0; s < strips.count(); ++s) {
     const std::int64_t first = s * kStripWidth<T>;
     const std::int64_t width = std::min(kStripWidth<T>, strips.cols - first);
-    for (std::int64_t i = 0; i < strips.rows; ++i)
-      std::copy_n(strips.strip(s, i), width, data + i * stride + first);
+    for (std::int64_t i = 0; i < strips.rows; ++i) {
+      const T* from = strips.strip(s, i);
+      T* to = data + i * stride + first;
+      if (width == kStripWidth<T>) {
+        std::copy_n(from, kStripWidth<T>, to);
+      } else {
+        for (std::int64_t j = 0; j < width; ++j) to[j] = from[j];
+      }
+    }
   }
 }
 

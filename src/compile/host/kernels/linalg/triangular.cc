@@ -193,6 +193,7 @@ void exchange_rows(const Strips<T>& m, std::int64_t strip, std::int64_t i, std::
 /// Subtracts the products of column k below the diagonal with row k, in the strips of the panel.
 template <typename T>
 void eliminate_column(const Strips<T>& m, const Panel<T>& panel, std::int64_t k) {
+  if (k + 1 == m.rows) return;
   alignas(64) T upper[kPanel];  // row k, from the first strip that changes on
   const std::int64_t strip = k / kStripWidth<T>;
   const std::int64_t strips = Strips<T>::count_for(panel.end) - strip;
@@ -227,7 +228,8 @@ void factor_panel(const Strips<T>& m, const Panel<T>& panel, std::int32_t* pivot
     for (std::int64_t s = panel.first / kStripWidth<T>; s < Strips<T>::count_for(panel.end); ++s)
       exchange_rows(m, s, k, pivot);
     T* l = panel.l;
-    std::swap_ranges(l + k * kPanel, l + k * kPanel + k - panel.first, l + pivot * kPanel);
+    if (pivot != k)
+      std::swap_ranges(l + k * kPanel, l + k * kPanel + k - panel.first, l + pivot * kPanel);
     if (m.at(k, k)[0] != T{0}) {
       eliminate_column(m, panel, k);
     } else {

@@ -12,7 +12,11 @@ namespace tessera::kernels {
 /// The length of (x, y), for elements of scaled matrices.
 inline double length_of(double x, double y) {
   const double square = x * x + y * y;
-  return square < 1e-290 ? std::hypot(x, y) : std::sqrt(square);  // a small one has lost digits
+  if (square >= 1e-290) return std::sqrt(square);
+  constexpr double kScale = 0x1p600;  // small squares have lost digits
+  x *= kScale;
+  y *= kScale;
+  return std::sqrt(x * x + y * y) / kScale;
 }
 
 /// The turn that makes sine * x + cosine * y zero.
