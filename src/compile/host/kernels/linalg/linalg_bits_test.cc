@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "compile/host/kernels/linalg/linalg.h"
+#include "compile/host/kernels/linalg/matrix_memory.h"
+#include "compile/host/kernels/linalg/strips.h"
 #include "compile/host/kernels/on_every_target.h"
 
 namespace tessera::kernels {
@@ -207,6 +209,49 @@ TYPED_TEST(LinalgBits, OtherFactorsAreTheSameOnEveryInstructionSet) {
     const Table<T> symmetric = this->random(k, k);  // its lower triangle
     expect_same_bits<T>({{k, 1}, {k, k}}, [&](auto& out) {
       eigh(k, symmetric.values.data(), out[0].values.data(), out[1].values.data());
+    });
+  }
+}
+
+TYPED_TEST(LinalgBits, TurnsOfRowsAreTheirDefinition) {
+  using T = TypeParam;
+  const auto draw = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(this->generator_);
+  };
+  for (int round = 0; round < kBitsRounds; ++round) {
+    MatrixMemory memory;
+    const std::int64_t rows = draw(2, 40);
+    const Table<T> x = this->random(rows, draw(1, 40));
+    std::vector<Sweep> sweeps;
+    std::vector<Turn<T>> turns;
+    Table<T> wanted = x;
+    for (std::int64_t s = draw(1, 9); s > 0; --s) {
+      const bool is_repeated = !sweeps.empty() && s % 2 == 0;
+      const std::int64_t first = is_repeated ? sweeps.back().first : draw(0, rows - 2);
+      sweeps.push_back({first, draw(1, rows - 1 - first)});
+      for (std::int64_t i = first; i < first + sweeps.back().count; ++i) {
+        const Table<T> turn = this->random(1, 2);
+        turns.push_back({turn(0, 0), turn(0, 1)});
+        const auto [cosine, sine] = turns.back();
+        for (std::int64_t j = 0; j < x.cols; ++j) {
+          const T above = wanted(i, j);
+          const T below = wanted(i + 1, j);
+          wanted(i, j) = std::fma(-sine, below, cosine * above);
+          wanted(i + 1, j) = std::fma(sine, above, cosine * below);
+        }
+      }
+    }
+    testing::on_every_target([&](const char* /*name*/) {
+      const Strips<T> strips = load_strips(memory, rows, x.cols, x.values.data(), x.cols);
+      turn_rows(StripTurns<T>{.turns = turns.data(),
+                              .sweeps = sweeps.data(),
+                              .num_sweeps = static_cast<std::int64_t>(sweeps.size()),
+                              .x = strips.data,
+                              .x_stride = strips.stride(),
+                              .strips = strips.count()});
+      Table<T> found{rows, x.cols};
+      store_strips(strips, found.values.data(), x.cols);
+      EXPECT_TRUE(found == wanted) << rows << " x " << x.cols;
     });
   }
 }
