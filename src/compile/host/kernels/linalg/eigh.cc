@@ -1,5 +1,4 @@
-// Eigenvectors of symmetric matrices: reflections make the matrix tridiagonal, and turns make that
-// diagonal.
+// Eigenvectors of symmetric matrices, from those of a tridiagonal form.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,17 +9,11 @@
 #include "compile/host/kernels/linalg/linalg.h"
 #include "compile/host/kernels/linalg/reflections.h"
 #include "compile/host/kernels/linalg/scaled.h"
-#include "compile/host/kernels/linalg/turns.h"
+#include "compile/host/kernels/linalg/tridiagonal.h"
 
 namespace tessera::kernels {
 
 namespace {
-
-struct Tridiagonal {
-  std::int64_t size;
-  double* diagonal;
-  double* beside;
-};
 
 /// Makes a symmetric matrix tridiagonal, a panel of columns at a time. Within a panel the matrix is
 /// a - left * right: for each reflection, left has the columns v and w, right the rows w and v. So
@@ -127,69 +120,6 @@ class Tridiagonalisation {
   T* product_;
 };
 
-/// The eigenvalue of the last two rows up to `end` that is nearer to the last element.
-double shift_of(const Tridiagonal& t, std::int64_t end) {
-  const double half = (t.diagonal[end - 1] - t.diagonal[end]) / 2.0;
-  const double beside = t.beside[end - 1];
-  const double distance = half + std::copysign(length_of(half, beside), half);
-  return t.diagonal[end] - beside * (beside / distance);
-}
-
-/// One step of the implicit QR iteration on rows [first, end].
-template <typename T>
-void chase(const Tridiagonal& t, std::int64_t first, std::int64_t end, TurnList<T>& turns) {
-  double* e = t.beside;
-  double x = t.diagonal[first] - shift_of(t, end);
-  double bulge = e[first];
-  double here = t.diagonal[first];
-  double beside = e[first];
-  turns.begin_sweep(first);
-  for (std::int64_t k = first; k < end; ++k) {
-    const Turn<double> turn = turn_away(x, bulge);
-    const auto [c, s] = turn;
-    turns.add(turn);
-    if (k > first) e[k - 1] = c * x - s * bulge;
-    const double next = t.diagonal[k + 1];
-    const double upper = c * here - s * beside;
-    const double upper_beside = c * beside - s * next;
-    const double lower_beside = s * here + c * beside;
-    const double lower = s * beside + c * next;
-    t.diagonal[k] = c * upper - s * upper_beside;
-    here = s * lower_beside + c * lower;
-    x = c * lower_beside - s * lower;
-    if (k + 1 < end) {
-      bulge = -s * e[k + 1];
-      beside = c * e[k + 1];
-    }
-  }
-  t.diagonal[end] = here;
-  e[end - 1] = x;
-}
-
-/// Makes the matrix diagonal. Returns whether that came to an end.
-template <typename T>
-bool diagonalise(const Tridiagonal& t, TurnList<T>& turns) {
-  constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 2;
-  constexpr std::int64_t kStepsPerRow = 30;
-  const auto is_split = [&](std::int64_t i) {
-    return std::abs(t.beside[i]) <=
-           kEpsilon * (std::abs(t.diagonal[i]) + std::abs(t.diagonal[i + 1]));
-  };
-  std::int64_t end = t.size - 1;
-  for (std::int64_t steps = kStepsPerRow * t.size; end > 0;) {
-    if (is_split(end - 1)) {
-      --end;
-      continue;
-    }
-    if (steps-- == 0) return false;
-    std::int64_t first = end - 1;
-    while (first > 0 && !is_split(first - 1)) --first;
-    chase(t, first, end, turns);
-  }
-  turns.make();
-  return true;
-}
-
 }  // namespace
 
 template <typename T>
@@ -210,17 +140,17 @@ void eigh(std::int64_t n, const T* a, T* eigenvalues, T* v) {
   }
   const Tridiagonal tridiagonal = {n, memory.take<double>(n), memory.take<double>(n)};
   const auto blocks = Tridiagonalisation<T>(memory, m).run(tridiagonal);
-  transpose(product_of(memory, blocks, n, n), m);  // its rows become eigenvectors
-  TurnList<T> turns(memory, m);
-  if (!diagonalise(tridiagonal, turns)) return fail();
-  std::int64_t* order = memory.take<std::int64_t>(n);
-  sort_positions(n, tridiagonal.diagonal, order);
+  T* rows = memory.take<T>(n * n);
+  if (!solve_tridiagonal(tridiagonal, rows)) return fail();
   for (std::int64_t k = 0; k < n; ++k) {
-    const std::int64_t row = order[k];
-    eigenvalues[k] = static_cast<T>(tridiagonal.diagonal[row] / static_cast<double>(scale));
-    const T sign = sign_of_row(m, row);
-    for (std::int64_t i = 0; i < n; ++i) v[i * n + k] = sign * m.at(row, i)[0];
+    for (std::int64_t i = 0; i < n; ++i) m.at(i, k)[0] = rows[k * n + i];
   }
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) apply(*block, false, m, 0);
+  for (std::int64_t k = 0; k < n; ++k) {
+    eigenvalues[k] = static_cast<T>(tridiagonal.diagonal[k] / static_cast<double>(scale));
+  }
+  make_signs_unique(m);
+  store_strips(m, v, n);
 }
 
 template void eigh(std::int64_t, const float*, float*, float*);

@@ -14,9 +14,22 @@ namespace {
 
 constexpr double kMostUnits = 10.0;  // LAPACK's tests allow 30
 
-enum class Kind { random, graded, reversed, singular, equal, zero, huge, tiny, ones, split };
-constexpr Kind kKinds[] = {Kind::random, Kind::graded, Kind::reversed, Kind::singular, Kind::equal,
-                           Kind::zero,   Kind::huge,   Kind::tiny,     Kind::ones,     Kind::split};
+enum class Kind {
+  random,
+  graded,
+  reversed,
+  singular,
+  equal,
+  zero,
+  huge,
+  tiny,
+  ones,
+  split,
+  wilkinson
+};
+constexpr Kind kKinds[] = {Kind::random, Kind::graded, Kind::reversed, Kind::singular,
+                           Kind::equal,  Kind::zero,   Kind::huge,     Kind::tiny,
+                           Kind::ones,   Kind::split,  Kind::wilkinson};
 
 /// Row-major, in f64.
 struct Hard {
@@ -104,6 +117,11 @@ class HardLinalg : public ::testing::Test {
         if (kind == Kind::huge) value *= sizeof(T) == 4 ? 1e36 : 1e305;
         if (kind == Kind::tiny) value *= sizeof(T) == 4 ? 1e-36 : 1e-305;
         if (kind == Kind::ones) value = 1.0;
+        if (kind == Kind::wilkinson) {  // pairs of nearly equal eigenvalues
+          const std::int64_t distance = std::abs(i - j);
+          value = distance == 0 ? std::abs(static_cast<double>(i) - static_cast<double>(rows / 2))
+                                : (distance == 1 ? 1.0 : 0.0);
+        }
         if (kind == Kind::split && (i < rows / 2) != (j < cols / 2)) value = 0.0;
       }
     }

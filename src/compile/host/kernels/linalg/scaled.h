@@ -39,6 +39,28 @@ T sign_of_row(const Strips<T>& x, std::int64_t i) {
   return T{1};
 }
 
+/// Changes the signs of columns as sign_of_row() says for rows.
+template <typename T>
+void make_signs_unique(const Strips<T>& x) {
+  for (std::int64_t s = 0; s < x.count(); ++s) {
+    T largest[kStripWidth<T>] = {};
+    T signs[kStripWidth<T>] = {};
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < kStripWidth<T>; ++j)
+        largest[j] = std::max(largest[j], std::abs(x.strip(s, i)[j]));
+    }
+    for (std::int64_t i = x.rows - 1; i >= 0; --i) {
+      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) {
+        const T element = x.strip(s, i)[j];
+        if (std::abs(element) > largest[j] / 2) signs[j] = element < T{0} ? T{-1} : T{1};
+      }
+    }
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) x.strip(s, i)[j] *= signs[j];
+    }
+  }
+}
+
 /// The positions of the values in ascending order.
 inline void sort_positions(std::int64_t count, const double* values, std::int64_t* positions) {
   std::iota(positions, positions + count, std::int64_t{0});
