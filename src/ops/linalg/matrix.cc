@@ -44,7 +44,6 @@ Dense element_of(const HostArray& array, std::size_t batch_rank, std::int64_t i)
               .cols = batch_rank + 1 < shape.size() ? shape[batch_rank + 1] : 1};
   dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
-    dense.least = static_cast<double>(std::numeric_limits<T>::min());
     const auto data = array.data<T>().subspan(at(i) * dense.values.size(), dense.values.size());
     for (std::size_t n = 0; n < data.size(); ++n) {
       dense.values[n] = static_cast<double>(data[n]);

@@ -81,7 +81,6 @@ hlo::Value kept_where(hlo::Writer& w, const hlo::Value& x, std::string_view dire
 struct Dense {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  double least = 0.0;  // the least normal number of the dtype from which it was converted
   std::vector<double> values = std::vector<double>(at(rows * cols));
 
   double& operator()(std::int64_t i, std::int64_t j) { return values[at(i * cols + j)]; }

@@ -108,11 +108,14 @@ void geqrf_reference(const Attributes& /*attributes*/, const DenseList& in, Dens
     return taus.fill_with_nan();
   }
   for (std::int64_t k = 0; k < taus.rows; ++k) {
-    double below = 0.0;
-    for (std::int64_t i = k + 1; i < m.rows; ++i) below += m(i, k) * m(i, k);
+    double largest = 0.0;
+    for (std::int64_t i = k; i < m.rows; ++i) largest = std::max(largest, std::abs(m(i, k)));
+    double below = 0.0;  // in units in which squares are in range
+    for (std::int64_t i = k + 1; i < m.rows; ++i) below += m(i, k) / largest * (m(i, k) / largest);
     taus(k, 0) = 0.0;
-    if (below <= m.least) continue;  // its square has no digits in the dtype
-    const double length = std::sqrt(m(k, k) * m(k, k) + below);
+    if (!(below > 0.0)) continue;
+    const double first = m(k, k) / largest;
+    const double length = largest * std::sqrt(first * first + below);
     const double beta = m(k, k) >= 0.0 ? -length : length;
     taus(k, 0) = (beta - m(k, k)) / beta;
     for (std::int64_t i = k + 1; i < m.rows; ++i) m(i, k) /= m(k, k) - beta;

@@ -22,10 +22,11 @@ struct MatrixBuffers {
   }
 };
 
-/// `compute` gets the buffers of one element of the batch, for T = float or double.
+/// Each matrix is computed in `pieces`. `compute` gets the buffers of one element of the batch, for
+/// T = float or double, and which of its pieces to compute.
 template <typename Compute>
-std::vector<TileTask> lower_matrices(const LowerContext& context, const Equation& equation,
-                                     Compute compute) {
+std::vector<TileTask> lower_pieces(const LowerContext& context, const Equation& equation,
+                                   std::int64_t pieces, Compute compute) {
   const Type& type = context.function().type(equation.operands[0]);
   const std::size_t batch_rank = type.shape.size() - 2;
   std::vector<std::int64_t> sizes;
@@ -39,22 +40,34 @@ std::vector<TileTask> lower_matrices(const LowerContext& context, const Equation
   const auto flops = static_cast<std::int64_t>((*equation.op->cost)(
       equation.attributes, ir::operand_types(context.function(), equation), {}));
   const std::int64_t count = num_elements({type.shape.begin(), type.shape.end() - 2});
-  const std::int64_t terms = flops / std::max<std::int64_t>(count, 1);
+  const std::int64_t terms = flops / std::max<std::int64_t>(count * pieces, 1);
   const DType dtype = type.dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const Shape box = context.box(equation.operands[0], digits).size;
-    const std::int64_t own = product(box.begin(), box.end() - 2);
+    const std::int64_t own = product(box.begin(), box.end() - 2) * pieces;
     return make_range_kernel(context, own, terms, [=](auto buffers, auto begin, auto end) {
       kernels::with_type(dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_floating_point_v<T>) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            compute(MatrixBuffers<T>{buffers, &sizes, i});
+          for (std::int64_t i = begin; i < end;) {
+            const std::int64_t element = i / pieces;
+            const std::int64_t last = std::min<std::int64_t>(end, (element + 1) * pieces);
+            compute(MatrixBuffers<T>{buffers, &sizes, element}, i - element * pieces,
+                    last - element * pieces);
+            i = last;
           }
         }
       });
     });
   });
+}
+
+/// The same for matrices that are computed as a whole.
+template <typename Compute>
+std::vector<TileTask> lower_matrices(const LowerContext& context, const Equation& equation,
+                                     Compute compute) {
+  return lower_pieces(context, equation, 1,
+                      [=](const auto& m, auto /*first*/, auto /*end*/) { compute(m); });
 }
 
 kernels::MatrixSize size_of(const LowerContext& context, ValueId id) {
@@ -76,8 +89,14 @@ std::vector<TileTask> lower_triangular_solve(const LowerContext& context,
       .transpose_a = equation.attributes.get<bool>("transpose_a"),
       .unit_diagonal = equation.attributes.get<bool>("unit_diagonal")};
   const kernels::MatrixSize size = size_of(context, equation.operands[1]);
-  return lower_matrices(context, equation, [=](const auto& m) {
-    kernels::triangular_solve(form, size, m[0], m[1], m[2]);
+  // Threads share the right-hand sides. Each may copy the matrix, so they get many at once.
+  constexpr std::int64_t kSidesOfPiece = 128;
+  const std::int64_t sides = form.left_side ? size.cols : size.rows;
+  const std::int64_t pieces =
+      std::max<std::int64_t>((sides + kSidesOfPiece - 1) / kSidesOfPiece, 1);
+  return lower_pieces(context, equation, pieces, [=](const auto& m, auto first, auto end) {
+    kernels::triangular_solve(form, size, m[0], m[1], m[2], first * kSidesOfPiece,
+                              std::min<std::int64_t>(end * kSidesOfPiece, sides));
   });
 }
 

@@ -1,7 +1,7 @@
-// Factorisations of one dense row-major matrix, for T = float and T = double. Eigen computes them.
+// Factorisations of one dense row-major matrix, for T = float and T = double.
 //
 // Bits depend on the matrix and its size only: on no cache size, number of threads or instruction
-// set that is found at run time. A matrix that is not finite gives NaN everywhere.
+// set. A matrix that is not finite gives NaN everywhere.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,11 @@ struct TriangularForm {
   bool unit_diagonal;  // the diagonal is not read: it is 1
 };
 
-/// `size` is that of b and x. A right-hand side whose solution is not finite gives NaN everywhere.
+/// Solves for the right-hand sides [first_side, end_side): columns of b, or rows if it is on the
+/// left. `size` is that of b and x. One whose solution is not finite gives NaN everywhere.
 template <typename T>
-void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x);
+void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x,
+                      std::int64_t first_side, std::int64_t end_side);
 
 /// Row i of l * u is row permutation[i] of `a`. `packed` holds both triangles, without the unit
 /// diagonal of l. pivots[i] is the row that was exchanged with row i.

@@ -1,13 +1,23 @@
 // Cholesky factors, triangular systems and LU factors.
-#include <Eigen/Cholesky>
+//
+// Panels of rows or columns are factored step by step, and the rest of the matrix is brought up to
+// date by one product for each. Where a step needs some elements of a column, they are next to each
+// other in a buffer.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
-#include "compile/host/kernels/linalg/eigen.h"
+#include "compile/host/kernels/linalg/finite.h"
+#include "compile/host/kernels/linalg/linalg.h"
+#include "compile/host/kernels/linalg/matrix_memory.h"
+#include "compile/host/kernels/linalg/strips.h"
 
 namespace tessera::kernels {
 
 namespace {
+
+/// Rows or columns of a panel; a multiple of the width of strips.
+constexpr std::int64_t kPanel = 32;
 
 template <typename T>
 bool is_triangle_finite(const TriangularForm& form, std::int64_t n, const T* a) {
@@ -20,39 +30,234 @@ bool is_triangle_finite(const TriangularForm& form, std::int64_t n, const T* a) 
   return true;
 }
 
-template <typename T, unsigned kMode>
-void solve_in_place(const TriangularForm& form, const Matrix<T>& a, Matrix<T>& x) {
-  const auto triangle = a.template triangularView<kMode>();
-  if (form.left_side) {
-    triangle.template solveInPlace<Eigen::OnTheLeft>(x);
-  } else {
-    triangle.template solveInPlace<Eigen::OnTheRight>(x);
-  }
-}
+// --- Cholesky factors. In strips is u, the transpose of l.
 
-template <typename Line>
-void spoil_unless_finite(Line line) {
-  if (!line.allFinite()) line.setConstant(std::numeric_limits<typename Line::Scalar>::quiet_NaN());
-}
-
-/// Rows that are factored before the rest of the matrix is updated, by one product.
-constexpr std::int64_t kPanel = 32;
-
-/// Factors the columns [first, end) below row `first`; exchanges whole rows.
+/// Element (i, j) is a[j, i], for i <= j. What is below the diagonal is not used.
 template <typename T>
-void factor_panel(Matrix<T>& a, std::int64_t first, std::int64_t end, std::int32_t* pivots) {
-  for (std::int64_t k = first; k < end; ++k) {
-    const std::int64_t below = a.rows() - k - 1;
-    Eigen::Index largest = 0;
-    a.col(k).tail(below + 1).cwiseAbs().maxCoeff(&largest);
-    const std::int64_t pivot = k + largest;
-    pivots[k] = static_cast<std::int32_t>(pivot);
-    if (pivot != k) a.row(k).swap(a.row(pivot));
-    if (a(k, k) == T{0}) continue;  // as is all below it
-    a.col(k).tail(below) /= a(k, k);
-    a.block(k + 1, k + 1, below, end - k - 1).noalias() -=
-        a.col(k).tail(below) * a.row(k).segment(k + 1, end - k - 1);
+Strips<T> load_transposed_triangle(MatrixMemory& memory, std::int64_t n, const T* a) {
+  const Strips<T> u = memory.take_zero_strips<T>(n, n);
+  for (std::int64_t j = 0; j < n; ++j) {
+    T* to = u.at(0, j);
+    for (std::int64_t i = 0; i <= j; ++i) to[i * kStripWidth<T>] = a[j * n + i];
   }
+  return u;
+}
+
+/// Copies rows [first, end) of u to columns of l, from row `from` of l on.
+template <typename T>
+void store_columns(const Strips<T>& u, std::int64_t first, std::int64_t end, std::int64_t from,
+                   T* l) {
+  for (std::int64_t j = from; j < u.cols; ++j) {
+    const T* of_u = u.at(first, j);
+    T* to = l + j * u.cols + first;
+    const std::int64_t count = std::min(end, j + 1) - first;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = of_u[i * kStripWidth<T>];
+  }
+}
+
+/// Factors rows [first, end) of u in the strips that have their diagonal. Returns whether that is
+/// positive.
+template <typename T>
+bool factor_diagonal(const Strips<T>& u, std::int64_t first, std::int64_t end) {
+  T factors[kPanel];
+  const std::int64_t end_strip = Strips<T>::count_for(end);
+  for (std::int64_t k = first; k < end; ++k) {
+    const T pivot = u.at(k, k)[0];
+    if (!(pivot > T{0}) || !std::isfinite(pivot)) return false;
+    const T root = std::sqrt(pivot);
+    const std::int64_t strip = k / kStripWidth<T>;
+    for (std::int64_t s = strip; s < end_strip; ++s) {
+      T* row = u.strip(s, k);
+      for (std::int64_t i = 0; i < kStripWidth<T>; ++i) row[i] /= root;
+    }
+    u.at(k, k)[0] = root;
+    for (std::int64_t j = k + 1; j < end; ++j) factors[j - k - 1] = u.at(k, j)[0];
+    subtract_product(StripProduct<T>{.a = factors,
+                                     .a_stride = 1,
+                                     .b = u.strip(strip, k),
+                                     .b_stride = u.stride(),
+                                     .c = u.strip(strip, k + 1),
+                                     .c_stride = u.stride(),
+                                     .rows = end - k - 1,
+                                     .terms = 1,
+                                     .strips = end_strip - strip});
+  }
+  return true;
+}
+
+/// Subtracts the products of rows [first, end) from the triangle below them.
+template <typename T>
+void update_triangle(const Strips<T>& u, std::int64_t first, std::int64_t end, const T* l) {
+  for (std::int64_t s = end / kStripWidth<T>; s < u.count(); ++s) {
+    subtract_product(StripProduct<T>{.a = l + end * u.cols + first,
+                                     .a_stride = u.cols,
+                                     .b = u.strip(s, first),
+                                     .b_stride = u.stride(),
+                                     .c = u.strip(s, end),
+                                     .c_stride = u.stride(),
+                                     .rows = std::min(u.rows, (s + 1) * kStripWidth<T>) - end,
+                                     .terms = end - first,
+                                     .strips = 1});
+  }
+}
+
+// --- Triangular systems
+
+/// A lower triangular system with the same solution, up to the order of unknowns.
+template <typename T>
+struct LowerForm {
+  LowerForm(const TriangularForm& form, std::int64_t n, const T* a, MatrixMemory& memory) : l(a) {
+    // x * op(a) = b is transpose(op(a)) * transpose(x) = transpose(b).
+    const bool is_transposed = form.transpose_a == form.left_side;
+    is_reversed = form.lower == is_transposed;
+    if (!is_transposed && !is_reversed) return;
+    // Backward substitution is forward substitution from the last unknown on.
+    T* copy = memory.take<T>(n * n);
+    l = copy;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t row = is_reversed ? n - 1 - i : i;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const std::int64_t col = is_reversed ? n - 1 - j : j;
+        copy[i * n + j] = is_transposed ? a[col * n + row] : a[row * n + col];
+      }
+    }
+  }
+
+  const T* l;
+  bool is_reversed;
+};
+
+/// A right-hand side in which a solution is not finite becomes NaN.
+template <typename T>
+void spoil_unless_finite(const Strips<T>& x) {
+  for (std::int64_t s = 0; s < x.count(); ++s) {
+    T zeros[kStripWidth<T>] = {};  // or NaN
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      const T* row = x.strip(s, i);
+      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) zeros[j] += row[j] * T{0};
+    }
+    if (is_finite(zeros, kStripWidth<T>)) continue;
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      T* row = x.strip(s, i);
+      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) row[j] += zeros[j];
+    }
+  }
+}
+
+/// Where element i of right-hand side j is.
+struct SideLayout {
+  std::int64_t of_element, of_side;
+};
+
+/// Calls body(element of the strips, where it is in the array) for all elements.
+template <typename T, typename Body>
+void for_elements(const Strips<T>& x, SideLayout layout, bool is_reversed, Body body) {
+  for (std::int64_t s = 0; s < x.count(); ++s) {
+    const std::int64_t width = std::min(kStripWidth<T>, x.cols - s * kStripWidth<T>);
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      const std::int64_t element = is_reversed ? x.rows - 1 - i : i;
+      const std::int64_t first = element * layout.of_element + s * kStripWidth<T> * layout.of_side;
+      T* row = x.strip(s, i);
+      for (std::int64_t j = 0; j < width; ++j) body(row[j], first + j * layout.of_side);
+    }
+  }
+}
+
+// --- LU factors
+
+template <typename T>
+struct Panel {
+  std::int64_t first, end;  // columns
+  T* l;                     // their elements, row-major: [rows, kPanel]
+};
+
+template <typename T>
+std::int64_t row_of_largest(const Strips<T>& m, std::int64_t k) {
+  std::int64_t row = k;
+  T largest = -1;
+  for (std::int64_t i = k; i < m.rows; ++i) {
+    const T size = std::abs(m.at(i, k)[0]);
+    if (size > largest) {
+      largest = size;
+      row = i;
+    }
+  }
+  return row;
+}
+
+template <typename T>
+void exchange_rows(const Strips<T>& m, std::int64_t strip, std::int64_t i, std::int64_t j) {
+  if (i != j) std::swap_ranges(m.strip(strip, i), m.strip(strip, i + 1), m.strip(strip, j));
+}
+
+/// Subtracts the products of column k below the diagonal with row k, in the strips of the panel.
+template <typename T>
+void eliminate_column(const Strips<T>& m, const Panel<T>& panel, std::int64_t k) {
+  if (k + 1 == m.rows) return;
+  alignas(64) T upper[kPanel];  // row k, from the first strip that changes on
+  const std::int64_t strip = k / kStripWidth<T>;
+  const std::int64_t strips = Strips<T>::count_for(panel.end) - strip;
+  for (std::int64_t s = 0; s < strips; ++s) {
+    std::copy_n(m.strip(strip + s, k), kStripWidth<T>, upper + s * kStripWidth<T>);
+  }
+  std::fill_n(upper, k % kStripWidth<T> + 1, T{0});
+  const T pivot = m.at(k, k)[0];
+  T* l = panel.l + (k + 1) * kPanel + k - panel.first;
+  const std::int64_t rows = m.rows - k - 1;
+  T* column = m.at(k, k) + kStripWidth<T>;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    column[i * kStripWidth<T>] /= pivot;
+    l[i * kPanel] = column[i * kStripWidth<T>];
+  }
+  subtract_product(StripProduct<T>{.a = l,
+                                   .a_stride = kPanel,
+                                   .b = upper,
+                                   .b_stride = kStripWidth<T>,
+                                   .c = m.strip(strip, k + 1),
+                                   .c_stride = m.stride(),
+                                   .rows = rows,
+                                   .terms = 1,
+                                   .strips = strips});
+}
+
+template <typename T>
+void factor_panel(const Strips<T>& m, const Panel<T>& panel, std::int32_t* pivots) {
+  for (std::int64_t k = panel.first; k < panel.end; ++k) {
+    const std::int64_t pivot = row_of_largest(m, k);
+    pivots[k] = static_cast<std::int32_t>(pivot);
+    for (std::int64_t s = panel.first / kStripWidth<T>; s < Strips<T>::count_for(panel.end); ++s)
+      exchange_rows(m, s, k, pivot);
+    T* l = panel.l;
+    if (pivot != k)
+      std::swap_ranges(l + k * kPanel, l + k * kPanel + k - panel.first, l + pivot * kPanel);
+    if (m.at(k, k)[0] != T{0}) {
+      eliminate_column(m, panel, k);
+    } else {
+      for (std::int64_t i = k + 1; i < m.rows; ++i) l[i * kPanel + k - panel.first] = T{0};
+    }
+  }
+}
+
+/// Brings the strip up to date after a panel to its left.
+template <typename T>
+void update_strip(const Strips<T>& m, const Panel<T>& panel, std::int64_t strip) {
+  const std::int64_t width = panel.end - panel.first;
+  solve_lower(StripSystem<T>{.l = panel.l + panel.first * kPanel,
+                             .l_stride = kPanel,
+                             .has_unit_diagonal = true,
+                             .x = m.strip(strip, panel.first),
+                             .x_stride = m.stride(),
+                             .size = width,
+                             .strips = 1});
+  subtract_product(StripProduct<T>{.a = panel.l + panel.end * kPanel,
+                                   .a_stride = kPanel,
+                                   .b = m.strip(strip, panel.first),
+                                   .b_stride = m.stride(),
+                                   .c = m.strip(strip, panel.end),
+                                   .c_stride = m.stride(),
+                                   .rows = m.rows - panel.end,
+                                   .terms = width,
+                                   .strips = 1});
 }
 
 }  // namespace
@@ -60,33 +265,58 @@ void factor_panel(Matrix<T>& a, std::int64_t first, std::int64_t end, std::int32
 template <typename T>
 void cholesky(std::int64_t n, const T* a, T* l) {
   if (!is_lower_triangle_finite(n, a)) return fill_with_nan(l, n * n);
-  const Eigen::LLT<Matrix<T>> factors(loaded(a, n, n));
-  if (factors.info() != Eigen::Success) return fill_with_nan(l, n * n);
-  store(Matrix<T>(factors.matrixL()), l);
+  MatrixMemory memory;
+  const Strips<T> u = load_transposed_triangle(memory, n, a);
+  for (std::int64_t i = 0; i < n; ++i) std::fill(l + i * n + i + 1, l + (i + 1) * n, T{0});
+  for (std::int64_t first = 0; first < n; first += kPanel) {
+    const std::int64_t end = std::min(first + kPanel, n);
+    if (!factor_diagonal(u, first, end)) return fill_with_nan(l, n * n);
+    store_columns(u, first, end, first, l);
+    const std::int64_t strip = Strips<T>::count_for(end);
+    solve_lower(StripSystem<T>{.l = l + first * n + first,
+                               .l_stride = n,
+                               .has_unit_diagonal = false,
+                               .x = u.strip(strip, first),
+                               .x_stride = u.stride(),
+                               .size = end - first,
+                               .strips = u.count() - strip});
+    store_columns(u, first, end, end, l);
+    update_triangle(u, first, end, l);
+  }
 }
 
 template <typename T>
-void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x) {
+void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x,
+                      std::int64_t first_side, std::int64_t end_side) {
   const std::int64_t n = form.left_side ? size.rows : size.cols;
-  const std::int64_t count = size.rows * size.cols;
-  if (count == 0) return;
-  if (!is_triangle_finite(form, n, a)) return fill_with_nan(x, count);
-  Matrix<T> matrix = loaded(a, n, n);
-  if (form.transpose_a) matrix.transposeInPlace();
-  Matrix<T> solution = loaded(b, size.rows, size.cols);
-  if (form.lower != form.transpose_a) {
-    form.unit_diagonal ? solve_in_place<T, Eigen::UnitLower>(form, matrix, solution)
-                       : solve_in_place<T, Eigen::Lower>(form, matrix, solution);
-  } else {
-    form.unit_diagonal ? solve_in_place<T, Eigen::UnitUpper>(form, matrix, solution)
-                       : solve_in_place<T, Eigen::Upper>(form, matrix, solution);
+  if (n == 0 || first_side == end_side) return;
+  const SideLayout layout = form.left_side ? SideLayout{size.cols, 1} : SideLayout{1, size.cols};
+  const std::int64_t offset = first_side * layout.of_side;
+  MatrixMemory memory;
+  const Strips<T> sides = memory.take_strips<T>(n, end_side - first_side);
+  const auto store = [&](bool is_reversed) {
+    for_elements(sides, layout, is_reversed,
+                 [&](T& element, std::int64_t i) { x[offset + i] = element; });
+  };
+  if (!is_triangle_finite(form, n, a)) {
+    fill_with_nan(sides.data, sides.count() * sides.stride());
+    return store(false);
   }
-  if (form.left_side) {
-    for (std::int64_t i = 0; i < size.cols; ++i) spoil_unless_finite(solution.col(i));
-  } else {
-    for (std::int64_t i = 0; i < size.rows; ++i) spoil_unless_finite(solution.row(i));
+  const LowerForm<T> lower(form, n, a, memory);
+  if (sides.cols % kStripWidth<T> != 0) {
+    std::fill_n(sides.strip(sides.count() - 1), sides.stride(), T{0});
   }
-  store(solution, x);
+  for_elements(sides, layout, lower.is_reversed,
+               [&](T& element, std::int64_t i) { element = b[offset + i]; });
+  solve_lower(StripSystem<T>{.l = lower.l,
+                             .l_stride = n,
+                             .has_unit_diagonal = form.unit_diagonal,
+                             .x = sides.data,
+                             .x_stride = sides.stride(),
+                             .size = n,
+                             .strips = sides.count()});
+  spoil_unless_finite(sides);
+  store(lower.is_reversed);
 }
 
 template <typename T>
@@ -95,31 +325,30 @@ void lu(MatrixSize size, const T* a, T* packed, std::int32_t* pivots, std::int32
   std::iota(pivots, pivots + size.least(), 0);
   const std::int64_t count = size.rows * size.cols;
   if (!is_finite(a, count)) return fill_with_nan(packed, count);
-  Matrix<T> m = loaded(a, size.rows, size.cols);
+  MatrixMemory memory;
+  const Strips<T> m = load_strips(memory, size.rows, size.cols, a, size.cols);
+  T* l = memory.take<T>(size.rows * kPanel);
   for (std::int64_t first = 0; first < size.least(); first += kPanel) {
-    const std::int64_t width = std::min(kPanel, size.least() - first);
-    const std::int64_t end = first + width;
-    factor_panel(m, first, end, pivots);
-    const std::int64_t right = size.cols - end;
-    const std::int64_t below = size.rows - end;
-    auto upper = m.block(first, end, width, right);
-    m.block(first, first, width, width)
-        .template triangularView<Eigen::UnitLower>()
-        .solveInPlace(upper);
-    m.block(end, end, below, right).noalias() -= m.block(end, first, below, width) * upper;
+    const Panel<T> panel = {first, std::min(first + kPanel, size.least()), l};
+    factor_panel(m, panel, pivots);
+    const std::int64_t first_strip = first / kStripWidth<T>;
+    const std::int64_t end_strip = Strips<T>::count_for(panel.end);
+    for (std::int64_t s = 0; s < m.count(); ++s) {
+      if (s >= first_strip && s < end_strip) continue;
+      for (std::int64_t k = first; k < panel.end; ++k) exchange_rows(m, s, k, pivots[k]);
+      if (s >= end_strip) update_strip(m, panel, s);
+    }
   }
-  for (std::int64_t i = 0; i < size.least(); ++i) {
-    std::swap(permutation[i], permutation[pivots[i]]);
-  }
-  store(m, packed);
+  for (std::int64_t i = 0; i < size.least(); ++i) std::swap(permutation[i], permutation[pivots[i]]);
+  store_strips(m, packed, size.cols);
 }
 
 template void cholesky(std::int64_t, const float*, float*);
 template void cholesky(std::int64_t, const double*, double*);
 template void triangular_solve(const TriangularForm&, MatrixSize, const float*, const float*,
-                               float*);
+                               float*, std::int64_t, std::int64_t);
 template void triangular_solve(const TriangularForm&, MatrixSize, const double*, const double*,
-                               double*);
+                               double*, std::int64_t, std::int64_t);
 template void lu(MatrixSize, const float*, float*, std::int32_t*, std::int32_t*);
 template void lu(MatrixSize, const double*, double*, std::int32_t*, std::int32_t*);
 
