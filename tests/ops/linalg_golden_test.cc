@@ -128,5 +128,20 @@ TEST(LinalgGolden, IsThatOfJaxOnAnyMesh) {
   }
 }
 
+TEST(LinalgPieces, RightHandSidesThatThreadsShareAreThoseOfOneAlone) {
+  constexpr std::int64_t kRows = 130;
+  constexpr std::int64_t kSides = 300;  // more than two pieces
+  const Array a = random::normal(random::Key(1), {2, kRows, kRows}) * 0.05 + eye(kRows);
+  const Array b = random::normal(random::Key(2), {2, kRows, kSides});
+  for (const linalg::TriangularOptions& options :
+       {linalg::TriangularOptions{.lower = true}, linalg::TriangularOptions{.transpose = true}}) {
+    const Array all = linalg::solve_triangular(a, b, options);
+    for (const std::int64_t side : {0, 1, 127, 128, 255, 256, 299}) {
+      const Array alone = linalg::solve_triangular(a, b.slice(2, side, side + 1), options);
+      EXPECT_TRUE(array_equal(all.slice(2, side, side + 1), alone)) << "side " << side;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera
