@@ -13,7 +13,9 @@ AttentionScores::AttentionScores(Builder& b, const Attributes& attributes, Opera
           {b.type(operands_.all[0]), b.type(operands_.all[1]), b.type(operands_.all[2])})),
       rank_(static_cast<std::int64_t>(s_.batch.size())),
       shape_(with_batch(s_.batch, {s_.heads, s_.queries, s_.keys})),
-      dtype_(sum_dtype(b.type(operands_.all[0]).dtype)) {}
+      dtype_(sum_dtype(b.type(operands_.all[0]).dtype)) {
+  operands_.narrows_products &= is_half(b.type(operands_.all[0]).dtype);
+}
 
 ValueId AttentionScores::of_all_heads(std::size_t i) const {
   const ValueId x = operand(i);

@@ -21,7 +21,8 @@ class AttentionScores {
     std::optional<AttentionSizes> whole = {};
     /// Whether a tile may have rows behind those of the whole arrays, which `whole` then says.
     bool has_windows = false;
-    /// Whether the factors of products are rounded to the dtype of q, for units that multiply it.
+    /// Whether the factors of products are rounded to bf16 or f16 if that is the dtype of q, for
+    /// units that multiply it.
     bool narrows_products = false;
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
