@@ -45,7 +45,7 @@ class Bidiagonalisation {
         result_.right.push_back(
             make_block(memory_, first + 1, rows - 1, std::min(count, rows - 1), of_rows, row_taus));
       }
-      update(first + count, 2 * count);
+      subtract_panel(left_, kTerms, 2 * count, right_, first + count, a_);
     }
     return std::move(result_);
   }
@@ -137,21 +137,6 @@ class Bidiagonalisation {
     store_left(product_, next, terms);
     store_row(vector_, next, terms, right_);
     return reflection.tau;
-  }
-
-  /// Subtracts `terms` terms of the panel from what is right of it and below.
-  void update(std::int64_t first, std::int64_t terms) {
-    if (first == size_) return;
-    const std::int64_t strip = first / kStripWidth<T>;
-    subtract_product(StripProduct<T>{.a = left_ + first * kTerms,
-                                     .a_stride = kTerms,
-                                     .b = right_.strip(strip),
-                                     .b_stride = right_.stride(),
-                                     .c = a_.strip(strip, first),
-                                     .c_stride = a_.stride(),
-                                     .rows = size_ - first,
-                                     .terms = terms,
-                                     .strips = a_.count() - strip});
   }
 
   MatrixMemory& memory_;

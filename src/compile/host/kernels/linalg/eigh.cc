@@ -45,7 +45,7 @@ class Tridiagonalisation {
           vectors[(i - first - 1) * kReflections + j] = v_[i];
       }
       blocks.push_back(make_block(memory_, first + 1, size_ - first - 1, count, vectors, taus));
-      update(first + count, 2 * count);
+      subtract_panel(left_, kTerms, 2 * count, right_, first + count, a_);
     }
     result.diagonal[size_ - 1] = static_cast<double>(a_.at(size_ - 1, size_ - 1)[0]);
     return blocks;
@@ -94,20 +94,6 @@ class Tridiagonalisation {
       left_[i * kTerms + 2 * j] = left_strips_.at(i, 2 * j)[0] = v_[i];
       left_[i * kTerms + 2 * j + 1] = left_strips_.at(i, 2 * j + 1)[0] = w[i];
     }
-  }
-
-  /// Subtracts `terms` terms of the panel from what is right of it and below.
-  void update(std::int64_t first, std::int64_t terms) {
-    const std::int64_t strip = first / kStripWidth<T>;
-    subtract_product(StripProduct<T>{.a = left_ + first * kTerms,
-                                     .a_stride = kTerms,
-                                     .b = right_.strip(strip),
-                                     .b_stride = right_.stride(),
-                                     .c = a_.strip(strip, first),
-                                     .c_stride = a_.stride(),
-                                     .rows = size_ - first,
-                                     .terms = terms,
-                                     .strips = a_.count() - strip});
   }
 
   MatrixMemory& memory_;

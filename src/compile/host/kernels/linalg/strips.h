@@ -71,6 +71,25 @@ void subtract_vector_product(const T* x, std::int64_t terms, const Strips<T>& b,
                                    .strips = Strips<T>::count_for(end) - strip});
 }
 
+/// Subtracts left * right from the rows of c from `first` on, and from the columns of the same
+/// number. left is row-major, with `stride` from one row to the next; right has rows for its first
+/// `terms` columns.
+template <typename T>
+void subtract_panel(const T* left, std::int64_t stride, std::int64_t terms, const Strips<T>& right,
+                    std::int64_t first, const Strips<T>& c) {
+  if (first == c.rows) return;
+  const std::int64_t strip = first / kStripWidth<T>;
+  subtract_product(StripProduct<T>{.a = left + first * stride,
+                                   .a_stride = stride,
+                                   .b = right.strip(strip),
+                                   .b_stride = right.stride(),
+                                   .c = c.strip(strip, first),
+                                   .c_stride = c.stride(),
+                                   .rows = c.rows - first,
+                                   .terms = terms,
+                                   .strips = c.count() - strip});
+}
+
 /// Solves l * x = b, where x has the elements of b at first.
 template <typename T>
 struct StripSystem {

@@ -48,18 +48,9 @@ class BidiagonalIteration {
 
   /// Makes the matrix diagonal. Returns whether that came to an end.
   bool run() {
-    constexpr std::int64_t kStepsPerRow = 30;
-    std::int64_t end = size_ - 1;
-    for (std::int64_t steps = kStepsPerRow * size_; end > 0;) {
-      if (is_split(end - 1)) {
-        --end;
-        continue;
-      }
-      if (steps-- == 0) return false;
-      std::int64_t first = end - 1;
-      while (first > 0 && !is_split(first - 1)) --first;
-      chase(first, end);
-    }
+    const auto is_negligible = [this](std::int64_t i) { return is_split(i); };
+    const auto step = [this](std::int64_t first, std::int64_t end) { chase(first, end); };
+    if (!iterate(size_, is_negligible, step)) return false;
     rows_.make();
     columns_.make();
     return true;

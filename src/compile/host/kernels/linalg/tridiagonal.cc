@@ -59,22 +59,12 @@ void chase(const Tridiagonal& t, std::int64_t first, std::int64_t end, TurnList<
 /// Makes the matrix diagonal. Returns whether that came to an end.
 template <typename T>
 bool diagonalise(const Tridiagonal& t, TurnList<T>& turns) {
-  constexpr std::int64_t kStepsPerRow = 30;
   const auto is_split = [&](std::int64_t i) {
     return std::abs(t.beside[i]) <=
            kPrecision * (std::abs(t.diagonal[i]) + std::abs(t.diagonal[i + 1]));
   };
-  std::int64_t end = t.size - 1;
-  for (std::int64_t steps = kStepsPerRow * t.size; end > 0;) {
-    if (is_split(end - 1)) {
-      --end;
-      continue;
-    }
-    if (steps-- == 0) return false;
-    std::int64_t first = end - 1;
-    while (first > 0 && !is_split(first - 1)) --first;
-    chase(t, first, end, turns);
-  }
+  const auto step = [&](std::int64_t first, std::int64_t end) { chase(t, first, end, turns); };
+  if (!iterate(t.size, is_split, step)) return false;
   turns.make();
   return true;
 }

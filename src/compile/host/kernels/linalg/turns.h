@@ -26,6 +26,26 @@ inline Turn<double> turn_away(double x, double y) {
   return {x / length, -y / length};
 }
 
+/// Makes a narrow matrix diagonal: step(first, end) on rows [first, end], the last ones between
+/// which no element beside the diagonal is negligible, until all are. is_split(i) says whether that
+/// of rows i and i + 1 is. Returns whether that came to an end.
+template <typename IsSplit, typename Step>
+bool iterate(std::int64_t size, const IsSplit& is_split, const Step& step) {
+  constexpr std::int64_t kStepsPerRow = 30;
+  std::int64_t end = size - 1;
+  for (std::int64_t steps = kStepsPerRow * size; end > 0;) {
+    if (is_split(end - 1)) {
+      --end;
+      continue;
+    }
+    if (steps-- == 0) return false;
+    std::int64_t first = end - 1;
+    while (first > 0 && !is_split(first - 1)) --first;
+    step(first, end);
+  }
+  return true;
+}
+
 /// Collects turns for the rows of a matrix. They are made when there are as many as stay in a
 /// cache, so that each strip of the matrix is read seldom.
 template <typename T>
