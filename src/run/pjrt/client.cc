@@ -60,19 +60,24 @@ BackendInfo Client::info() const {
           .devices = devices()};
 }
 
+abi::DeviceDescription* Client::description_of(abi::Device* device) const {
+  abi::GetDescription get;
+  get.device = device;
+  plugin_.call(get);
+  return get.description;
+}
+
 std::vector<DeviceInfo> Client::devices() const {
   std::vector<DeviceInfo> infos;
   for (abi::Device* device : devices_) {
     DeviceInfo info;
-    abi::GetDescription get;
-    get.device = device;
-    plugin_.call(get);
+    abi::DeviceDescription* const description = description_of(device);
     abi::DeviceId id;
-    id.description = get.description;
+    id.description = description;
     plugin_.call(id);
     info.id = id.id;
     abi::DeviceKind kind;
-    kind.description = get.description;
+    kind.description = description;
     plugin_.call(kind);
     info.kind.assign(kind.text, kind.text_size);
     abi::DeviceMemory memory;
@@ -87,11 +92,8 @@ std::vector<DeviceInfo> Client::devices() const {
 }
 
 int Client::compute_capability(abi::Device* device) const {
-  abi::GetDescription get;
-  get.device = device;
-  plugin_.call(get);
   abi::DescriptionAttributes all;
-  all.object = get.description;
+  all.object = description_of(device);
   if (!plugin_.has(abi::Function::description_attributes) || plugin_.try_call(all)) return 0;
   for (const abi::NamedValue& each : std::span(all.items, all.num_items)) {
     const bool is_text = each.type == abi::NamedValue::Type::text;

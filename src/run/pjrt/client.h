@@ -58,6 +58,7 @@ class Client final : public Backend {
   std::vector<DeviceCallTotal> stop_profile() override { return calls_.stop_profile(); }
 
  private:
+  abi::DeviceDescription* description_of(abi::Device* device) const;
   std::vector<DeviceInfo> devices() const;
   /// 9 of 9.0; 0 where it is not known.
   int compute_capability(abi::Device* device) const;

@@ -1,5 +1,6 @@
 #include "run/pjrt/profiler.h"
 
+#include <protozero/pbf_reader.hpp>
 #include <utility>
 
 #include "run/pjrt/messages.h"
@@ -17,25 +18,18 @@ const abi::ProfilerApi* profiler_of(const Plugin& plugin) {
 }
 
 /// Without what follows the last field: the plugin for NVIDIA's devices passes a zero byte more
-/// than it has written, and no reader takes a message that has one. All fields of an XSpace have a
-/// length.
+/// than it has written, and no reader takes a message that has one.
 std::string_view whole_fields(std::string_view space) {
   std::size_t end = 0;
-  for (std::size_t at = 0; at < space.size() && space[at] != '\0';) {
-    ++at;  // the tag
-    std::size_t size = 0;
-    int shift = 0;
-    bool has_more = true;
-    for (; has_more && at < space.size() && shift < 64; ++at, shift += 7) {
-      const auto byte = static_cast<unsigned char>(space[at]);
-      size |= static_cast<std::size_t>(byte & 0x7f) << shift;
-      has_more = (byte & 0x80) != 0;
+  try {
+    for (protozero::pbf_reader fields(space.data(), space.size()); fields.next();) {
+      fields.skip();
+      end = space.size() - fields.length();
     }
-    if (has_more || size > space.size() - at) break;
-    at += size;
-    end = at;
+  } catch (const protozero::exception&) {
+    return space.substr(0, end);
   }
-  return space.substr(0, end);
+  return space;
 }
 
 }  // namespace
