@@ -71,9 +71,8 @@ void subtract_vector_product(const T* x, std::int64_t terms, const Strips<T>& b,
                                    .strips = Strips<T>::count_for(end) - strip});
 }
 
-/// Subtracts left * right from the rows of c from `first` on, and from the columns of the same
-/// number. left is row-major, with `stride` from one row to the next; right has rows for its first
-/// `terms` columns.
+/// Subtracts left * right from what c has from row and column `first` on. left is row-major, with
+/// `stride` from one row to the next, and has `terms` columns; row i of right is for column i.
 template <typename T>
 void subtract_panel(const T* left, std::int64_t stride, std::int64_t terms, const Strips<T>& right,
                     std::int64_t first, const Strips<T>& c) {

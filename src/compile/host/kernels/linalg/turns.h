@@ -26,9 +26,9 @@ inline Turn<double> turn_away(double x, double y) {
   return {x / length, -y / length};
 }
 
-/// Makes a narrow matrix diagonal: step(first, end) on rows [first, end], the last ones between
-/// which no element beside the diagonal is negligible, until all are. is_split(i) says whether that
-/// of rows i and i + 1 is. Returns whether that came to an end.
+/// Makes a narrow matrix diagonal. is_split(i) says whether the element that couples rows i and
+/// i + 1 is negligible. step(first, end) is called for the last coupled rows, [first, end], until
+/// none are. Returns whether that came to an end.
 template <typename IsSplit, typename Step>
 bool iterate(std::int64_t size, const IsSplit& is_split, const Step& step) {
   constexpr std::int64_t kStepsPerRow = 30;
