@@ -145,6 +145,9 @@ void start_trace(const std::string& folder,
 /// trace began. Returns the path of the .xplane.pb file. Throws UserError if nothing is being
 /// recorded, and RuntimeFault if a file cannot be written; then there is none.
 std::string stop_trace(std::source_location where = std::source_location::current());
+/// The kernels that the profiler of a PJRT plugin recorded in the trace that was stopped last, the
+/// longest first, added up over all devices. Empty if the plugin has no profiler.
+std::vector<RegionTime> kernel_times();
 
 /// A training step in the profile: what runs between construction and destruction belongs to it.
 /// Costs nothing if no trace is being recorded. Without any Step, each execution of the jitted

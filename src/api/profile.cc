@@ -29,6 +29,7 @@ struct Started {
   std::mutex mutex;
   fs::path run;                              // where the trace will be written
   run::Backend* profiled_backend = nullptr;  // whose calls are timed
+  std::vector<RegionTime> kernels;           // of the trace that was written last
 };
 
 Started& started() {
@@ -86,6 +87,13 @@ RegionTime region_of(const run::DeviceCallTotal& total) {
           .bytes = total.bytes};
 }
 
+RegionTime region_of(const profile::KernelTime& time) {
+  return {.name = time.name,
+          .where = time.where,
+          .count = time.count,
+          .seconds = static_cast<double>(time.ps) * 1e-12};
+}
+
 }  // namespace
 
 void start_profile() {
@@ -130,7 +138,16 @@ void start_trace(const std::string& folder, std::source_location where) {
 std::string stop_trace(std::source_location where) {
   Started& all = started();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  return write(detail::stop_recording(where), all.run).string();
+  const Space space = detail::stop_recording(where);
+  all.kernels.clear();
+  for (const KernelTime& time : kernels_of(space.more)) all.kernels.push_back(region_of(time));
+  return write(space, all.run).string();
+}
+
+std::vector<RegionTime> kernel_times() {
+  Started& all = started();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return all.kernels;
 }
 
 }  // namespace profile

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "profile/kernels.h"
 #include "profile/rows.h"
 
 namespace tessera::profile {

@@ -107,16 +107,41 @@ void Report::planned(const MemoryPlan& own) {
 
 namespace {
 
+std::string number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+/// A row for each kernel of the devices, the longest time first.
+std::vector<Row> kernel_rows(const std::vector<RegionTime>& kernels, double steps) {
+  double total = 0;
+  for (const RegionTime& kernel : kernels) total += kernel.seconds;
+  std::vector<Row> rows = {{"ms/step", "share", "times", "line", "kernel"}};
+  for (const RegionTime& kernel : kernels) {
+    const std::string line = kernel.where.file.empty() ? "" : to_string(kernel.where);
+    rows.push_back({number("%.3f", kernel.seconds * 1e3 / steps),
+                    number("%.1f%%", 100 * kernel.seconds / std::max(total, 1e-12)),
+                    number("%.0f", static_cast<double>(kernel.count) / steps), line, kernel.name});
+  }
+  return rows;
+}
+
+/// Writes all rows to the file, and returns those of the longest times, with its path.
+std::string shown_rows(std::vector<Row> rows, const std::string& path) {
+  constexpr std::size_t kShown = 16;
+  write_file("--profile", path, table(rows));
+  const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
+  if (left > 1) rows.resize(kShown + 1);
+  return table(rows) +
+         (left > 1 ? std::to_string(left) + " more in " + path : "written to " + path);
+}
+
 /// A row for each region, the longest time first. The last row is the time in which threads had no
 /// task to run; on the devices of a plugin there is no such row.
 std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double steps,
                              double thread_seconds) {
   std::vector<Row> rows = {{"ms/step", "share", "times", "GFLOP/s", "GB/s", "line", "region"}};
-  const auto number = [](const char* format, double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), format, value);
-    return std::string(text);
-  };
   double waiting = thread_seconds;
   for (const RegionTime& region : regions) {
     waiting -= region.seconds - region.communication_seconds;
@@ -153,28 +178,28 @@ void Report::begin_profile(std::int64_t step, std::int64_t first) {
 
 void Report::end_trace() {
   has_trace_ = false;
+  num_traced_ = step_ms_.size() - profiled_from_;
   trace_ = profile::stop_trace(std::source_location());
 }
 
 void Report::end_profile() {
   if (!has_profile_) return;
   if (has_trace_) end_trace();
-  constexpr std::size_t kShown = 16;
   const std::vector<RegionTime> regions = stop_profile();
   if (!is_first_) return;
   double seconds = 0;
   for (std::size_t i = profiled_from_; i < step_ms_.size(); ++i) seconds += step_ms_[i] * 1e-3;
   // Programs of a plugin have no threads of ours: their share is that of the time.
   const double threads = engine() == "pjrt" ? 1 : num_threads();
-  std::vector<Row> rows = region_rows(
-      regions, static_cast<double>(step_ms_.size() - profiled_from_), seconds * threads);
-  const std::string path = flags_.profile + "/regions.txt";
   std::error_code ignored;  // write_file() reports a missing folder
   std::filesystem::create_directories(flags_.profile, ignored);
-  write_file("--profile", path, table(rows));
-  const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
-  if (left > 1) rows.resize(kShown + 1);
-  line(table(rows) + (left > 1 ? std::to_string(left) + " more in " + path : "written to " + path));
+  line(shown_rows(region_rows(regions, static_cast<double>(step_ms_.size() - profiled_from_),
+                              seconds * threads),
+                  flags_.profile + "/regions.txt"));
+  if (const std::vector<RegionTime> kernels = profile::kernel_times(); !kernels.empty()) {
+    line(shown_rows(kernel_rows(kernels, static_cast<double>(num_traced_)),
+                    flags_.profile + "/kernels.txt"));
+  }
   line("trace in " + trace_ + "; tensorboard --logdir " + flags_.profile);
 }
 

@@ -79,6 +79,7 @@ class Report {
   std::size_t profiled_from_ = 0;  // index into step_ms_
   bool has_trace_ = false;         // a trace is being recorded
   std::string trace_;              // path of the trace file, once it is written
+  std::size_t num_traced_ = 0;     // steps in it
   std::optional<profile::Step> step_;
   std::exception_ptr lost_line_;
 };
