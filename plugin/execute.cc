@@ -107,8 +107,7 @@ std::vector<bool> donated(const abi::Execute& a) {
   return result;
 }
 
-void execute(abi::Execute& a) {
-  check_call(a);
+std::shared_ptr<Call> call_of(const abi::Execute& a) {
   auto call = std::make_shared<Call>();
   call->compiled = a.loaded->compiled;
   call->is_donated = donated(a);
@@ -116,30 +115,48 @@ void execute(abi::Execute& a) {
   for (std::size_t i = 0; i < compiled.arguments.size(); ++i) {
     call->arguments.push_back(tiles_of(a, i, compiled.arguments[i], call->is_donated[i]));
   }
-  for (std::size_t i = 0; i < compiled.results.size(); ++i) {
-    const Port& port = compiled.results[i];
+  for (const Port& port : compiled.results) {
     std::vector<TilePtr> tiles;
     for (std::size_t t = 0; t < port.num_tiles; ++t) {
       tiles.push_back(
           std::make_shared<Tile>(Tile{.ready = std::make_shared<Completion>(), .data = nullptr}));
     }
-    for (std::size_t device = 0; device < a.num_devices; ++device) {
-      const std::size_t tile = port.tile_of[device];
-      abi::Device* const on = a.device != nullptr ? a.device : a.loaded->devices[device];
-      a.outputs[device][i] = new abi::Buffer(port.type, port.dims[tile], on, tiles[tile]);
-    }
     call->results.push_back(std::move(tiles));
   }
-  for (std::size_t device = 0; a.completed != nullptr && device < a.num_devices; ++device) {
-    a.completed[device] = new abi::Event{call->done};
-  }
-  if (run::WithinTask::is_here()) return call->run();
-  WorkQueue& queue = a.loaded->devices[0]->client->queue;
+  return call;
+}
+
+/// Programs that call Python have run when this returns, so that what they print and raise belongs
+/// to this call, as on JAX's own CPU backend.
+void start(const std::shared_ptr<Call>& call, WorkQueue& queue) {
+  const bool calls_host = call->compiled->program.calls_host();
   const auto work = [call] { call->run(); };
-  if (compiled.is_short) {
+  if (run::WithinTask::is_here()) {
+    work();
+  } else if (call->compiled->is_short || calls_host) {
     queue.add_short(work);
   } else {
     queue.add(work);
+  }
+  if (!calls_host) return;
+  if (const FailurePtr failure = call->done->wait()) throw Failed(failure);
+}
+
+void execute(abi::Execute& a) {
+  check_call(a);
+  const std::shared_ptr<Call> call = call_of(a);
+  start(call, a.loaded->devices[0]->client->queue);
+  for (std::size_t i = 0; i < call->results.size(); ++i) {
+    const Port& port = call->compiled->results[i];
+    for (std::size_t device = 0; device < a.num_devices; ++device) {
+      const std::size_t tile = port.tile_of[device];
+      abi::Device* const on = a.device != nullptr ? a.device : a.loaded->devices[device];
+      a.outputs[device][i] =
+          new abi::Buffer(port.type, port.dims[tile], on, call->results[i][tile]);
+    }
+  }
+  for (std::size_t device = 0; a.completed != nullptr && device < a.num_devices; ++device) {
+    a.completed[device] = new abi::Event{call->done};
   }
 }
 

@@ -10,6 +10,7 @@
 #include "compile/body_pool.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
+#include "compile/host/overwritten.h"
 #include "ops/control/control.h"
 
 namespace tessera::compile::host {
@@ -355,6 +356,49 @@ std::vector<TileTask> lower_while(const LowerContext& context, const Equation& e
                       .end = loop.end.finish()});
 }
 
+/// The branches of a cond, compiled.
+struct LoweredBranches {
+  std::vector<std::shared_ptr<const run::Executable>> executables;
+  /// Per result: the operand that it may share memory with, since every branch that reads it
+  /// overwrites or returns it; -1 if none.
+  std::vector<int> shares;
+};
+
+ValueId input_of(const Function& branch, int operand) {
+  return branch.inputs[static_cast<std::size_t>(operand) - 1];
+}
+
+LoweredBranches lower_branches(const LowerContext& context, const Equation& equation) {
+  const auto& branches = equation.attributes.get<ir::Bodies>("branches").functions;
+  LoweredBranches lowered{.executables = {},
+                          .shares = overwritten_operands(context.function(), equation)};
+  std::vector<int>& shares = lowered.shares;
+  while (true) {
+    lowered.executables.clear();
+    bool is_settled = true;
+    for (const ops::FunctionPtr& branch : branches) {
+      const Function read = without_barriers(*branch).function;
+      std::vector<int> alias(shares.size(), -1);
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        if (shares[i] < 0) continue;
+        const bool is_returned = read.outputs[i] == input_of(read, shares[i]);
+        if (!is_returned) alias[i] = shares[i] - 1;
+      }
+      lowered.executables.push_back(compile_body(context, *branch, alias));
+      const std::vector<int> uses = ir::count_uses(read);
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        if (alias[i] < 0 || lowered.executables.back()->outputs[i].alias >= 0) continue;
+        if (uses[input_of(read, shares[i])] == 0) continue;
+        shares[i] = -1;
+        is_settled = false;
+      }
+    }
+    if (is_settled) return lowered;
+  }
+}
+
+/// A result takes the memory of an operand if no branch has to read one after writing the other.
+/// Otherwise the branches read it where it is.
 std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& equation) {
   require(is_replicated(context.function().sharding(equation.operands[0])),
           "a cond has the same number everywhere");
@@ -366,18 +410,26 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
                   .bodies = {},
                   .end = {}};
   for (const ops::FunctionPtr& branch : equation.attributes.get<ir::Bodies>("branches").functions) {
-    Nested nested;
     for (std::size_t i = 1; i < equation.operands.size(); ++i) {
       check_boundary(context.function(), equation.operands[i], *branch, branch->inputs[i - 1]);
-      nested.binding.inputs.push_back(task.operand(i));
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
       check_boundary(context.function(), equation.results[i], *branch, branch->outputs[i]);
+    }
+  }
+  LoweredBranches lowered = lower_branches(context, equation);
+  for (auto& executable : lowered.executables) {
+    Nested nested{.executable = std::move(executable), .binding = {}};
+    for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+      nested.binding.inputs.push_back(task.operand(i));
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
       nested.binding.outputs.push_back(task.result(i));
     }
-    nested.executable =
-        compile_body(context, *branch, std::vector<int>(equation.results.size(), -1));
     control.bodies.push_back(std::move(nested));
+  }
+  for (std::size_t i = 0; i < lowered.shares.size(); ++i) {
+    if (lowered.shares[i] >= 0) task.may_share(i, static_cast<std::size_t>(lowered.shares[i]));
   }
   return task.finish(std::move(control));
 }

@@ -51,8 +51,12 @@ class CopyKernel final : public run::Kernel {
  private:
   void copy(const Piece& piece, const std::byte* from, std::byte* to) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes_);
-    kernels::copy_box(from + piece.from * bytes, piece.from_strides, to + piece.to * bytes,
-                      piece.to_strides, piece.extents, element_bytes_);
+    from += piece.from * bytes;
+    to += piece.to * bytes;
+    // A branch of a cond may return an operand in whose memory the result is.
+    if (from == to && piece.from_strides == piece.to_strides) return;
+    kernels::copy_box(from, piece.from_strides, to, piece.to_strides, piece.extents,
+                      element_bytes_);
   }
 
   std::vector<Piece> pieces_;

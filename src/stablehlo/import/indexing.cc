@@ -1,193 +1,14 @@
-// Gathers and scatters. Those of StableHLO name windows of an array by vectors of indices; those of
-// the IR name rows of a table. So the dimensions that indices name become the rows of a table, and
-// the indices row numbers.
+// Gathers and scatters.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "stablehlo/import/folds.h"
-#include "stablehlo/import/importer.h"
+#include "stablehlo/import/row_numbers.h"
 
 namespace tessera::stablehlo {
 
 namespace {
-
-bool has(const Ints& list, std::int64_t value) {
-  return std::ranges::find(list, value) != list.end();
-}
-
-std::size_t place_of(const Ints& list, std::int64_t value) {
-  return static_cast<std::size_t>(std::ranges::find(list, value) - list.begin());
-}
-
-std::int64_t product(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-Ints joined(Ints first, const Ints& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
-Shape sizes_of(const Shape& shape, const Ints& dims) {
-  Shape result;
-  for (const std::int64_t dim : dims) result.push_back(shape[static_cast<std::size_t>(dim)]);
-  return result;
-}
-
-/// Operations of old releases have no batch dimensions.
-Ints batch_dims(Context& c, const char* attribute) {
-  return c.op.find(attribute) == nullptr ? Ints() : c.ints(attribute);
-}
-
-/// What a gather or a scatter says about its array and its indices.
-struct Indexing {
-  ValueId indices = ir::kNoValue;  // [lead.., vector], i32
-  Shape lead = {};
-  Shape shape = {};      // of the array
-  Ints window = {};      // sizes of the windows
-  Ints named = {};       // the dimension that each element of a vector is an index of
-  Ints batch = {};       // dimensions of the array that are batch dimensions
-  Ints lead_batch = {};  // and those of lead that go with them
-  bool is_clamped = false;
-};
-
-/// Moves the dimension of the index vectors to the end.
-void set_indices(Context& c, Indexing& to, ValueId indices, std::int64_t vector_dim) {
-  ValueId x = as_index(c, indices);
-  const std::int64_t rank = c.type(x).rank();
-  c.need(vector_dim >= 0 && vector_dim <= rank, "an index vector that is not there");
-  if (vector_dim == rank) {
-    Shape shape = c.type(x).shape;
-    shape.push_back(1);
-    x = ops::reshape(c.b(), x, shape);
-  } else {
-    Ints order;
-    for (std::int64_t i = 0; i < rank; ++i) {
-      if (i != vector_dim) order.push_back(i);
-    }
-    order.push_back(vector_dim);
-    x = ops::transpose(c.b(), x, order);
-  }
-  to.indices = x;
-  to.lead = c.type(x).shape;
-  to.lead.pop_back();
-  c.need(c.type(x).shape.back() == static_cast<std::int64_t>(to.named.size()),
-         "index vectors of another length");
-  for (std::size_t i = 0; i < to.lead_batch.size(); ++i) {
-    if (vector_dim < to.lead_batch[i]) --to.lead_batch[i];
-  }
-}
-
-/// Row numbers of the table whose rows are the dimensions `dims`: [lead.., windows..]. Windows of
-/// one element have no dimension.
-struct Rows {
-  ValueId numbers = ir::kNoValue;
-  Ints dims = {};
-  Ints windows = {};
-};
-
-class RowNumbers {
- public:
-  RowNumbers(Context& c, const Indexing& indexing) : c_(c), b_(c.b()), in_(indexing) {}
-
-  Rows run() {
-    rows_.dims = in_.batch;
-    for (const std::int64_t dim : in_.named) {
-      c_.need(!has(in_.batch, dim), "an index of a batch dimension");
-      rows_.dims.push_back(dim);
-    }
-    for (std::int64_t dim = 0; dim < static_cast<std::int64_t>(in_.shape.size()); ++dim) {
-      if (has(in_.named, dim) && window(dim) != 1) rows_.windows.push_back(dim);
-    }
-    full_ = in_.lead;
-    for (const std::int64_t dim : rows_.windows) full_.push_back(window(dim));
-    rows_.numbers = number(0);
-    for (const std::int64_t dim : rows_.dims) {
-      const ValueId place = has(in_.batch, dim) ? batch_place(dim) : named_place(dim);
-      const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
-      rows_.numbers = ops::add(b_, scaled, place);
-    }
-    if (valid_) {
-      const ValueId outside = number(product(sizes_of(in_.shape, rows_.dims)));
-      rows_.numbers = ops::select(b_, spread(*valid_), rows_.numbers, outside);
-    }
-    return rows_;
-  }
-
- private:
-  std::int64_t size(std::int64_t dim) const { return in_.shape[static_cast<std::size_t>(dim)]; }
-  std::int64_t window(std::int64_t dim) const { return in_.window[static_cast<std::size_t>(dim)]; }
-  ValueId number(std::int64_t value) {
-    return ops::full(b_, static_cast<double>(value), {DType::i32, full_});
-  }
-  ValueId spread(ValueId x) {
-    Ints dims(in_.lead.size());
-    std::iota(dims.begin(), dims.end(), 0);
-    return ops::broadcast_in_dim(b_, x, dims, full_);
-  }
-  ValueId batch_place(std::int64_t dim) {
-    const std::size_t i = place_of(in_.batch, dim);
-    c_.need(i < in_.lead_batch.size(), "batch dimensions that do not match");
-    return ops::iota(b_, DType::i32, full_, in_.lead_batch[i]);
-  }
-  ValueId named_place(std::int64_t dim) {
-    const auto last = static_cast<std::int64_t>(in_.lead.size());
-    const auto at = static_cast<std::int64_t>(place_of(in_.named, dim));
-    ValueId start = ops::reshape(b_, ops::slice_dim(b_, in_.indices, last, at, at + 1), in_.lead);
-    const std::int64_t highest = size(dim) - window(dim);
-    const Type type{DType::i32, in_.lead};
-    const ValueId low = ops::full(b_, 0, type);
-    const ValueId high = ops::full(b_, static_cast<double>(highest), type);
-    if (in_.is_clamped) {
-      start = ops::clamp(b_, low, start, high);
-    } else {
-      const ValueId inside = ops::bitwise_and(b_, ops::compare(b_, "ge", start, low),
-                                              ops::compare(b_, "le", start, high));
-      valid_ = valid_ ? ops::bitwise_and(b_, *valid_, inside) : inside;
-    }
-    start = spread(start);
-    if (!has(rows_.windows, dim)) return start;
-    const auto position = static_cast<std::int64_t>(place_of(rows_.windows, dim));
-    return ops::add(b_, start, ops::iota(b_, DType::i32, full_, last + position));
-  }
-
-  Context& c_;
-  ir::Builder& b_;
-  const Indexing& in_;
-  Rows rows_;
-  Shape full_;
-  std::optional<ValueId> valid_;
-};
-
-Ints others(std::size_t rank, const Ints& dims) {
-  Ints result;
-  for (std::int64_t dim = 0; dim < static_cast<std::int64_t>(rank); ++dim) {
-    if (!has(dims, dim)) result.push_back(dim);
-  }
-  return result;
-}
-
-void check_dims(Context& c, const Ints& dims, std::size_t rank) {
-  for (const std::int64_t dim : dims) {
-    c.need(dim >= 0 && dim < static_cast<std::int64_t>(rank), "a dimension that does not exist");
-    c.need(std::ranges::count(dims, dim) == 1, "a dimension that is named twice");
-  }
-}
-
-void check_indexing(Context& c, const Indexing& in) {
-  check_dims(c, in.named, in.shape.size());
-  check_dims(c, in.batch, in.shape.size());
-  c.need(in.window.size() == in.shape.size(), "windows of another rank");
-  c.need(in.batch.size() == in.lead_batch.size(), "batch dimensions that do not match");
-  check_dims(c, in.lead_batch, c.type(in.indices).shape.size() - 1);
-  constexpr std::int64_t kMostRows = 0x7FFFFFFF;
-  c.need(product(in.shape) > 0 && product(in.shape) < kMostRows && product(in.lead) > 0,
-         "an array of more than 2^31 elements");
-  for (std::size_t i = 0; i < in.shape.size(); ++i) {
-    c.need(in.window[i] > 0 && in.window[i] <= in.shape[i], "windows of another size");
-  }
-}
 
 Values gather(Context& c) {
   ir::Builder& b = c.b();
@@ -201,6 +22,7 @@ Values gather(Context& c) {
               .is_clamped = true};
   set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
   check_indexing(c, in);
+  name_between(c, in);
   const std::size_t rank = in.shape.size();
   // Windows that do not fill a dimension that no index names begin at 0.
   Shape cut = in.shape;
@@ -210,16 +32,14 @@ Values gather(Context& c) {
   }
   x = ops::slice(b, x, Ints(rank, 0), cut, Ints(rank, 1));
   in.shape = cut;
-  const Rows rows = RowNumbers(c, in).run();
-  const Ints rest = others(rank, rows.dims);
-  const Shape row = sizes_of(cut, rest);
-  x = ops::reshape(b, ops::transpose(b, x, joined(rows.dims, rest)),
-                   joined({product(sizes_of(cut, rows.dims))}, row));
-  ValueId result = ops::gather(b, x, rows.numbers, 0);
+  const Rows rows = row_numbers(c, in);
+  const Table table(cut, rows);
+  const ValueId found_rows = ops::gather(b, table.of(b, x), rows.numbers, table.dim());
+  ValueId result = table.first(b, found_rows, c.type(rows.numbers).rank());
   // Now [lead.., windows.., rest..]; windows of one element that the result has come last.
   const Ints dropped = joined(c.ints("collapsed_slice_dims"), in.batch);
   const Ints kept = others(rank, dropped);
-  Ints found = joined(rows.windows, rest);
+  Ints found = joined(rows.windows, table.rest());
   for (const std::int64_t dim : found) c.need(has(kept, dim), "a window that is dropped");
   Shape shape = c.type(result).shape;
   for (const std::int64_t dim : kept) {
@@ -255,15 +75,6 @@ struct Windows {
   Ints kept, updates;
 };
 
-/// Names a dimension whose windows all begin at 0.
-void name_dim(Context& c, Indexing& in, std::int64_t dim) {
-  in.named.push_back(dim);
-  Ints high(in.lead.size() + 1, 0);
-  high.back() = 1;
-  in.indices =
-      ops::pad(c.b(), in.indices, ops::scalar(c.b(), 0, DType::i32), Ints(high.size(), 0), high);
-}
-
 /// Of the last operand of `count` arrays, indices, and `count` updates.
 Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
   const Shape shape = c.type(c.operand(0)).shape;
@@ -294,9 +105,17 @@ Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
 
 /// A scatter as one of rows: row numbers[i] of the tables is joined with lines[i].
 struct RowScatter {
-  ValueId numbers;  // [count], i32; those of rows that do not exist are dropped
-  Values tables;    // [rows, rest..]
-  Values lines;     // [count, rest..]
+  Table form;
+  ValueId numbers;  // [count], i32, at least 0; those of rows that do not exist are dropped
+  Values tables;    // [before.., rows, after..]
+  Values lines;     // [count, before.., after..]
+
+  ValueId read(ir::Builder& b, std::size_t i) const {
+    return form.first(b, ops::gather(b, tables[i], numbers, form.dim()), 1);
+  }
+  ValueId written(ir::Builder& b, std::size_t i, ValueId rows) const {
+    return ops::scatter(b, tables[i], numbers, form.in_place(b, rows, 1), form.dim());
+  }
 };
 
 /// Joins of which the order does not matter to the result's meaning: any number of updates may be
@@ -322,11 +141,11 @@ Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
     rows.lines = prefixes_joined(c, join, rows.numbers, std::move(rows.lines));
   }
   Values old;
-  for (const ValueId table : rows.tables) old.push_back(ops::gather(b, table, rows.numbers, 0));
+  for (std::size_t i = 0; i < rows.tables.size(); ++i) old.push_back(rows.read(b, i));
   const Values changed = join(old, rows.lines);
   Values results;
   for (std::size_t i = 0; i < changed.size(); ++i) {
-    results.push_back(ops::scatter(b, rows.tables[i], rows.numbers, changed[i], 0));
+    results.push_back(rows.written(b, i, changed[i]));
   }
   return results;
 }
@@ -338,13 +157,34 @@ bool replaces(const Region& body, std::size_t count) {
   return body.operations[0].operands == std::vector<ValueNumber>(first, body.arguments.end());
 }
 
-Values scattered(Context& c, const RowScatter& rows) {
+/// The scatter of the sums of all updates of a row, which are those of scatter_add. The rows that
+/// are left over do not exist.
+RowScatter summed(Context& c, RowScatter rows) {
+  ir::Builder& b = c.b();
+  const Type numbers = c.type(rows.numbers);
+  const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, numbers.shape, 0)}, 0);
+  const ValueId before = ops::pad(b, ops::slice_dim(b, sorted[0], 0, 0, numbers.shape[0] - 1),
+                                  ops::scalar(b, -1, DType::i32), {1}, {0});
+  const ValueId is_first = ops::convert(b, ops::compare(b, "ne", sorted[0], before), DType::i32);
+  const ValueId count = b.emit("cumsum", {{"dim", 0}, {"reverse", false}}, {is_first});
+  const ValueId place = ops::sub(b, count, ops::full(b, 1, numbers));
+  const ValueId of_update = ops::scatter(b, ops::full(b, 0, numbers), sorted[1], place, 0);
+  const DType dtype = c.type(rows.lines[0]).dtype;
+  const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(dtype));
+  const ValueId sums = ops::scatter_add(b, of_update, wide, 0, numbers.shape[0]);
+  rows.lines = {ops::convert(b, sums, dtype)};
+  const ValueId outside = ops::full(b, static_cast<double>(rows.form.num_rows()), numbers);
+  rows.numbers = ops::scatter(b, outside, place, sorted[0], 0);
+  return rows;
+}
+
+Values scattered(Context& c, const RowScatter& rows, bool is_splat) {
   ir::Builder& b = c.b();
   const Region body = without_copies(c.region(0));
   Values results;
   if (replaces(body, rows.tables.size())) {
     for (std::size_t i = 0; i < rows.tables.size(); ++i) {
-      results.push_back(ops::scatter(b, rows.tables[i], rows.numbers, rows.lines[i], 0));
+      results.push_back(rows.written(b, i, rows.lines[i]));
     }
     return results;
   }
@@ -355,8 +195,21 @@ Values scattered(Context& c, const RowScatter& rows) {
   if (!is_sum || type.dtype == DType::boolean || rows.tables.size() != 1) {
     return scattered_by_body(c, body, rows);
   }
-  const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(type.dtype));
-  const ValueId sums = ops::scatter_add(b, rows.numbers, wide, 0, type.shape[0]);
+  // A constant table is written as a whole. Of any other, a few rows are changed in place.
+  const std::int64_t count = num_elements(c.type(rows.numbers).shape);
+  const bool is_small = 4 * count <= rows.form.num_rows();
+  const bool is_unique = count == 1 || c.boolean("unique_indices");
+  if (!is_splat && (is_unique || is_small)) {
+    RowScatter sums = is_unique ? rows : summed(c, rows);
+    const ValueId old = sums.read(b, 0);
+    const ValueId line = sums.lines[0];
+    const ValueId changed = join == "subtract" ? ops::sub(b, old, line) : ops::add(b, old, line);
+    return {sums.written(b, 0, changed)};
+  }
+  const ValueId wide =
+      ops::convert(b, rows.form.in_place(b, rows.lines[0], 1), ops::sum_dtype(type.dtype));
+  const ValueId sums =
+      ops::scatter_add(b, rows.numbers, wide, rows.form.dim(), rows.form.num_rows());
   const ValueId sum = ops::convert(b, sums, type.dtype);
   return {join == "subtract" ? ops::sub(b, table, sum) : ops::add(b, table, sum)};
 }
@@ -433,41 +286,32 @@ Values scatter(Context& c) {
            "arrays of several shapes");
   }
   Windows windows;
-  const Indexing in = scatter_indexing(c, arrays, windows);
+  Indexing in = scatter_indexing(c, arrays, windows);
   if (const std::int64_t dim = chosen_dim(c, in, windows); dim >= 0) {
     return scattered_by_choice(c, in, windows, dim);
   }
+  name_between(c, in);
   const Ints& kept = windows.kept;
-  const std::size_t rank = in.shape.size();
-  const Rows rows = RowNumbers(c, in).run();
-  const Ints rest = others(rank, rows.dims);
+  const Rows rows = row_numbers(c, in);
+  const Table table(in.shape, rows);
   Ints ones;
   for (const std::int64_t dim : kept) {
-    if (!has(rows.windows, dim) && !has(rest, dim)) ones.push_back(dim);
+    if (!has(rows.windows, dim) && !has(table.rest(), dim)) ones.push_back(dim);
   }
   const Ints order =
       joined(joined(others(static_cast<std::size_t>(updates.rank()), windows.updates),
-                    update_dims(joined(rows.windows, rest), kept, windows.updates)),
+                    update_dims(joined(rows.windows, table.rest()), kept, windows.updates)),
              update_dims(ones, kept, windows.updates));
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
-  const Shape row = sizes_of(in.shape, rest);
-  const std::int64_t table_rows = product(sizes_of(in.shape, rows.dims));
-  const Ints dims = joined(rows.dims, rest);
-  RowScatter by_rows{.numbers = ops::reshape(b, rows.numbers, {count}), .tables = {}, .lines = {}};
+  RowScatter by_rows{
+      .form = table, .numbers = ops::reshape(b, rows.numbers, {count}), .tables = {}, .lines = {}};
   for (std::size_t i = 0; i < arrays; ++i) {
     const ValueId lines = ops::transpose(b, c.operand(arrays + 1 + i), order);
-    by_rows.lines.push_back(ops::reshape(b, lines, joined({count}, row)));
-    const ValueId table = ops::transpose(b, c.operand(i), dims);
-    by_rows.tables.push_back(ops::reshape(b, table, joined({table_rows}, row)));
+    by_rows.lines.push_back(ops::reshape(b, lines, joined({count}, table.row())));
+    by_rows.tables.push_back(table.of(b, c.operand(i)));
   }
-  Ints inverse(rank);
-  for (std::size_t i = 0; i < rank; ++i) {
-    inverse[static_cast<std::size_t>(dims[i])] = static_cast<std::int64_t>(i);
-  }
-  Values results = scattered(c, by_rows);
-  for (ValueId& each : results) {
-    each = ops::transpose(b, ops::reshape(b, each, sizes_of(in.shape, dims)), inverse);
-  }
+  Values results = scattered(c, by_rows, c.frame.splats.contains(c.operand(0)));
+  for (ValueId& each : results) each = table.array(b, each);
   return results;
 }
 
