@@ -527,8 +527,98 @@ def recomputed(program):
                     jax.checkpoint(lambda x: body.run([x])[-1]), [i])
 
 
+def random_place(rng, shape):
+    """Which part of an array step k of a loop changes or reads: a function of k. Each dimension has
+    an index that moves with k, several of them, or is whole."""
+    kinds = [str(rng.choice(["moving", "several", "whole"], p=[0.5, 0.2, 0.3])) for _ in shape]
+    shifts = [int(rng.integers(0, 4)) for _ in shape]
+    several = np.asarray(rng.integers(0, 8, int(rng.integers(1, 4))), np.int32)
+
+    def place(k):
+        def along(kind, shift, size):
+            if kind == "whole":
+                return slice(None)
+            if kind == "moving":
+                return (k + shift) % size
+            return (several + k * shift) % size
+        return tuple(map(along, kinds, shifts, shape))
+    return place, " ".join(f"{kind}+{shift}" for kind, shift in zip(kinds, shifts))
+
+
+def random_update(rng, shape, count, methods):
+    """One branch of a step: changes some of `count` arrays of a shape and returns the others."""
+    kind = str(rng.choice(["place", "place", "place", "slice", "return", "exchange", "replace"]))
+    to, source = (int(rng.integers(count)) for _ in range(2))
+    place, text = random_place(rng, shape)
+    method = str(rng.choice(methods))
+    other, _ = random_place(rng, shape)
+    is_constant = bool(rng.random() < 0.5)
+
+    def update(k, arrays):
+        arrays = list(arrays)
+        x = arrays[to]
+        if kind == "place":
+            # One number: the order of several updates of an element is not the same everywhere.
+            number = k % 3 if is_constant else arrays[source].at[other(k)].get().ravel()[0]
+            value = jnp.asarray(number, x.dtype)
+            arrays[to] = getattr(x.at[place(k)], method)(value)
+        elif kind == "slice":
+            sizes = [max(1, n // 2) for n in shape]
+            part = lax.dynamic_slice(arrays[source], [k % n for n in shape], sizes)
+            arrays[to] = lax.dynamic_update_slice(x, part, [(k + 1) % n for n in shape])
+        elif kind == "exchange":
+            arrays = arrays[1:] + arrays[:1]
+        elif kind == "replace":
+            arrays[to] = arrays[source] * jnp.asarray(1 if is_constant else 0, x.dtype)
+        return tuple(arrays)
+    return update, f"{kind} {to} {method} {text} of {source}"
+
+
+def updated(program):
+    """A loop whose steps change parts of the arrays that it carries, each in one of a few ways."""
+    i = program.pick(has_dims, is_filled, is_number, is_exact)
+    if i is None:
+        return
+    value, rng = program.values[i], program.rng
+    count = int(rng.integers(1, 4))
+    form = str(rng.choice(["fori", "while", "scan", "vmap"]))
+    # JAX has no gradient of a scatter that multiplies.
+    methods = ["set", "add", "max", "min"] + ["multiply"] * (form == "while")
+    branches = [random_update(rng, value.shape, count, methods)
+                for _ in range(rng.integers(1, 4))]
+    steps = int(rng.integers(1, 8))
+    is_nested = bool(rng.random() < 0.3)
+
+    def step(k, arrays):
+        arrays = lax.switch(k % len(branches), [
+            functools.partial(update, k) for update, _ in branches], arrays)
+        if is_nested:
+            arrays = lax.cond(k % 2 == 0, lambda a: lax.cond(
+                k % 4 == 0, lambda a: branches[0][0](k, a), lambda a: a, a), lambda a: a, arrays)
+        return arrays
+
+    def run(x):
+        arrays = tuple(x + jnp.asarray(n, x.dtype) for n in range(count))
+        if form == "while":
+            return lax.while_loop(lambda s: s[0] < steps, lambda s: (s[0] + 1, step(s[0], s[1])),
+                                  (0, arrays))[1]
+        if form == "scan":
+            return lax.scan(lambda a, k: (step(k, a), a[0].ravel()[0]), arrays,
+                            jnp.arange(steps))[0]
+        return lax.fori_loop(0, steps, step, arrays)
+
+    def batched(x):
+        pair = jnp.stack([x, x[::-1]])
+        return jax.vmap(lambda x, first: lax.fori_loop(
+            0, steps, lambda k, a: step(k + first, a), (x,) * count))(pair, jnp.arange(2))
+    texts = "; ".join(text for _, text in branches)
+    for n in range(count):
+        program.add(f"{form} loop {n} of {steps} steps, nested {is_nested}: {texts}",
+                    lambda x: (batched if form == "vmap" else run)(x)[n], [i])
+
+
 OPS = [smooth, smooth, discrete, arithmetic, arithmetic, extreme, comparison, whole, where, convert,
        reshape, transpose, broadcast, flip, strided, pad, concatenate, roll, total, total, of_rows,
        of_rows, ordered, product, product, product, convolution, window, take, scatter, along,
        dynamic, one_hot, draw]
-CONTROL = [mapped, scanned, looped, conditional, recomputed]
+CONTROL = [mapped, scanned, looped, conditional, recomputed, updated]

@@ -1,93 +1,16 @@
 // Control flow on the host engine against the reference: bit for bit, on meshes, by 1 to 3 threads.
-#include <cmath>
 #include <gtest/gtest.h>
-#include <random>
 
 #include <tessera/error.h>
 
 #include "compile/compile.h"
+#include "compile/host/control/test_programs.h"
 #include "compile/sink.h"
-#include "ir/text.h"
-#include "ops/ops.h"
-#include "run/engine.h"
-#include "tests/fuzz/run_sharded.h"
 
 namespace tessera::compile {
 namespace {
 
-using ir::Function;
-using ops::HostArray;
-using testing::Arrays;
-
-Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
-Type i32(Shape shape) { return {DType::i32, std::move(shape)}; }
-
-Function parsed(const std::string& mesh, const std::string& text) {
-  Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=8]" + text);
-  ir::verify(function, "the test");
-  return function;
-}
-
-/// Every value whole, in nested functions too.
-Function on_one_device(const Function& function) {
-  const auto whole = [](Function f) {
-    for (ir::Value& value : f.values) value.sharding = replicated_sharding(value.type.rank());
-    return f;
-  };
-  return ir::with_mesh(whole(ir::with_changed_bodies(function, whole)), Mesh());
-}
-
-HostArray i32_array(std::int32_t value) {
-  HostArray array(i32({}));
-  array.data<std::int32_t>()[0] = value;
-  return array;
-}
-
-/// Random values of the type; integers and floats lie between -2 and 2, unsigned ones up to 2.
-HostArray random_array(const Type& type, std::uint32_t seed) {
-  std::minstd_rand random(seed + 1);
-  HostArray array(type);
-  const auto draw = [&] { return static_cast<float>(random() % 4097) / 1024.0F - 2.0F; };
-  ops::dispatch(type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (T& value : array.data<T>()) {
-      const float drawn = draw();
-      value = static_cast<T>(std::is_unsigned_v<T> ? std::fabs(drawn) : drawn);
-    }
-  });
-  return array;
-}
-
-/// `fixed` for the first inputs, random arrays for the others.
-Arrays inputs_of(const Function& function, Arrays fixed = {}) {
-  for (std::size_t i = fixed.size(); i < function.inputs.size(); ++i) {
-    fixed.push_back(random_array(function.type(function.inputs[i]), static_cast<std::uint32_t>(i)));
-  }
-  return fixed;
-}
-
-/// The function as written and on one device, by several threads, with and without donated inputs.
-void check(const Function& function, const Arrays& inputs, std::vector<int> alias = {}) {
-  const Arrays wanted = testing::run_reference(function, inputs);
-  for (const Function& f : {function, on_one_device(function)}) {
-    for (int threads : {1, 2, 3}) {
-      run::Engine::instance().set_num_threads(threads);
-      for (const std::vector<int>& donated : {std::vector<int>{}, alias}) {
-        const Arrays found = testing::run_partitioned(f, donated, inputs);
-        EXPECT_EQ(testing::first_difference(found, wanted), std::nullopt) << threads << " threads\n"
-                                                                          << ir::print(f);
-      }
-    }
-  }
-}
-
-std::string replaced(std::string text, const std::string& word, const std::string& by) {
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
-    text.replace(at, word.size(), by);
-    at += by.size();
-  }
-  return text;
-}
+using namespace testing;
 
 // --- scan ----------------------------------------------------------------------------------------
 
@@ -149,7 +72,7 @@ TEST(Scan, SlicesThatAreReturnedMayBeThoseOfADonatedArray) {
 TEST(Scan, CollectivesAreCountedInEachStep) {
   const Function f = recurrence(5, false);
   run::Engine::instance().reset_collective_counts();
-  testing::run_partitioned(f, {}, inputs_of(f));
+  run_partitioned(f, {}, inputs_of(f));
   const run::CollectiveCounts counts = run::Engine::instance().collective_counts();
   ASSERT_EQ(counts.size(), 1U);
   EXPECT_EQ(counts.at("all_reduce").count, 10);
@@ -297,7 +220,7 @@ TEST(While, CollectivesOfConditionsAreCounted) {
   bound.data<float>()[0] = 9.0F;
   const Arrays inputs = inputs_of(f, {bound, random_array(f32({5, 4}), 3), i32_array(0)});
   run::Engine::instance().reset_collective_counts();
-  const Arrays found = testing::run_partitioned(f, {}, inputs);
+  const Arrays found = run_partitioned(f, {}, inputs);
   const std::int32_t steps = found[1].data<std::int32_t>()[0];
   EXPECT_GT(steps, 5);
   EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, steps + 1);
@@ -366,7 +289,7 @@ TEST(Cond, NumbersOutsideOfTheRangeMeanTheNearestBranch) {
     const Arrays inputs = inputs_of(f, {i32_array(number)});
     check(f, inputs, {1, 2});
     run::Engine::instance().reset_collective_counts();
-    testing::run_partitioned(f, {}, inputs);
+    run_partitioned(f, {}, inputs);
     EXPECT_EQ(run::Engine::instance().collective_counts().empty(), number < 2);
   }
 }
@@ -415,7 +338,7 @@ TEST(Control, NestedInOneAnother) {
   const Arrays inputs = inputs_of(f, {random_array(f32({6}), 9), first});
   check(f, inputs, {0, -1});
   run::Engine::instance().reset_collective_counts();
-  testing::run_partitioned(f, {}, inputs);
+  run_partitioned(f, {}, inputs);
   // Rounds start at 0, 1, 2, 3 and end at 3; only number 0 takes the first branch.
   EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, 1);
 }

@@ -8,9 +8,9 @@
 
 #include "compile/barriers.h"
 #include "compile/body_pool.h"
+#include "compile/host/control/overwritten.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
-#include "compile/host/overwritten.h"
 #include "ops/control/control.h"
 
 namespace tessera::compile::host {

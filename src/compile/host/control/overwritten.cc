@@ -1,4 +1,4 @@
-#include "compile/host/overwritten.h"
+#include "compile/host/control/overwritten.h"
 
 #include <algorithm>
 #include <iterator>
