@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "compile/host/kernels/reduce.h"
@@ -25,6 +26,20 @@ T better(ReduceKind kind, T a, T b) {
     if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
   }
   return (is_min ? a < b : a > b) ? a : b;
+}
+
+/// The result for no terms, which leaves any other term as it is.
+template <typename T>
+T identity_of(ReduceKind kind) {
+  using Limits = std::numeric_limits<T>;
+  if (kind == ReduceKind::max) {
+    return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+  }
+  if (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  if constexpr (std::is_integral_v<T>) {
+    if (kind == ReduceKind::all) return T{1};
+  }
+  return T{};
 }
 
 /// a[i] += b[i]. Integers wrap; unsigned arithmetic is used because signed overflow is undefined.

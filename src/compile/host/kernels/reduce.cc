@@ -7,6 +7,8 @@
 #include <span>
 #include <type_traits>
 
+#include "compile/host/kernels/any_order/any_order.h"
+#include "compile/host/kernels/any_order/loops.h"
 #include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/reduce_columns.h"
@@ -141,15 +143,6 @@ T sum_all(const ReduceProblem& p, const T* from) {
 }
 
 template <typename T>
-T identity_of(ReduceKind kind) {
-  using Limits = std::numeric_limits<T>;
-  if (kind == ReduceKind::all) return T{1};
-  if (kind == ReduceKind::any) return T{};
-  if (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
-  return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
-}
-
-template <typename T>
 T extreme_all(const ReduceProblem& p, const T* from) {
   T best = identity_of<T>(p.kind);
   const std::int64_t length = p.reduced_extents.empty() ? 1 : p.reduced_extents.back();
@@ -170,14 +163,11 @@ void run_each(const ReduceProblem& p, const T* in, T* out, std::int64_t begin, s
   }
 }
 
-/// Whether terms are adjacent in memory, in rows that the vector loops can reduce.
+/// Whether a sum has adjacent terms, in rows that the vector loops can add up.
 bool is_rowwise(const ReduceProblem& p) {
-  if (p.dtype != DType::f32 || p.reduced_strides.empty() || p.reduced_strides.back() != 1) {
-    return false;
-  }
-  if (p.kind == ReduceKind::sum) return p.lanes16 && p.reduced_strides.size() <= 2;
-  return p.reduced_strides.size() == 1 && p.reduced_extents[0] > 0 &&
-         (p.kind == ReduceKind::max || p.kind == ReduceKind::min);
+  return p.kind == ReduceKind::sum && p.dtype == DType::f32 && p.lanes16 &&
+         !p.reduced_strides.empty() && p.reduced_strides.back() == 1 &&
+         p.reduced_strides.size() <= 2;
 }
 
 std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
@@ -220,7 +210,7 @@ void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const R
   }
 }
 
-/// Reduces all neighbouring rows along the last kept dimension in one call.
+/// Sums all neighbouring rows along the last kept dimension in one call.
 void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const float* in, float* out,
               std::int64_t begin, std::int64_t end) {
   const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();
@@ -228,11 +218,7 @@ void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const fl
     const ReduceRows rows = {.from = in + kept_offset(p, begin),
                              .rows = std::min(end - begin, last - begin % last),
                              .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
-    if (p.kind == ReduceKind::sum) {
-      sum_rows(leaves, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
-    } else {
-      extremes_of_rows(rows, p.reduced_extents[0], p.kind == ReduceKind::min, out + begin);
-    }
+    sum_rows(leaves, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
     begin += rows.rows;
   }
 }
@@ -247,33 +233,49 @@ RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
 }
 
 void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
-  const ReduceRows all = {.from = from, .rows = rows, .row_stride = length_};
-  if (kind_ == ReduceKind::sum) return sum_rows(leaves_, 0, all, to);
-  extremes_of_rows(all, length_, kind_ == ReduceKind::min, to);
+  if (kind_ == ReduceKind::sum) {
+    return sum_rows(leaves_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
+  }
+  std::fill_n(to, rows, identity_of<float>(kind_));
+  join_rows({kind_, DType::f32},
+            {.from = from, .count = rows, .stride = length_, .length = length_}, to);
 }
 
 ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes& caches)
     : problem_(std::move(problem)), num_outputs_(num_elements(problem_.kept_extents)) {
+  if (AnyOrder::takes(problem_)) {
+    any_order_ = std::make_shared<AnyOrder>(problem_, num_workers);
+    num_parts_ = any_order_->num_parts();
+    return;
+  }
   if (ColumnSums::takes(problem_)) {
     columns_ = std::make_shared<ColumnSums>(problem_, num_workers, caches);
     num_parts_ = columns_->num_parts();
     return;
   }
   const std::int64_t terms = num_outputs_ * num_elements(problem_.reduced_extents);
-  if (is_rowwise(problem_) && problem_.kind == ReduceKind::sum) leaves_ = leaf_runs(problem_);
+  if (is_rowwise(problem_)) leaves_ = leaf_runs(problem_);
   num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
 }
 
 std::int64_t ReducePlan::scratch_bytes() const {
+  if (any_order_ != nullptr) return any_order_->scratch_bytes();
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
   return columns_ == nullptr ? 0 : columns_->scratch_floats() * kBytes;
 }
 
 void ReducePlan::join(void* scratch, void* output) const {
+  if (any_order_ != nullptr) {
+    return any_order_->join(static_cast<std::byte*>(scratch), static_cast<std::byte*>(output));
+  }
   columns_->join(static_cast<float*>(scratch), static_cast<float*>(output));
 }
 
 void ReducePlan::run(const void* input, void* output, void* scratch, int part) const {
+  if (any_order_ != nullptr) {
+    return any_order_->run(static_cast<const std::byte*>(input), static_cast<std::byte*>(output),
+                           static_cast<std::byte*>(scratch), part);
+  }
   if (columns_ != nullptr) {
     return columns_->run(static_cast<const float*>(input), static_cast<float*>(output),
                          static_cast<float*>(scratch), part);

@@ -53,6 +53,7 @@ class RowReducer {
   std::vector<LeafRuns> leaves_;
 };
 
+class AnyOrder;
 class ColumnSums;
 
 class ReducePlan {
@@ -67,7 +68,8 @@ class ReducePlan {
 
  private:
   ReduceProblem problem_;
-  std::shared_ptr<const ColumnSums> columns_;  // makes the sums, unless it is null
+  std::shared_ptr<const AnyOrder> any_order_;  // makes the results, unless it is null
+  std::shared_ptr<const ColumnSums> columns_;  // the same
   std::vector<LeafRuns> leaves_;               // for rows that are summed with lanes16
   std::int64_t num_outputs_;
   int num_parts_;

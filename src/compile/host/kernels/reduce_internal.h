@@ -1,24 +1,13 @@
 // Loops that reduce.cc calls; they are compiled once per instruction set.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string_view>
 
 #include "compile/host/kernels/reduce.h"
 
 namespace tessera::kernels {
-
-/// Maps floats to integers that have the same order, with -0 below +0. The caller must handle NaN.
-inline std::int32_t ordered_bits(float x) {
-  const auto bits = std::bit_cast<std::int32_t>(x);
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-inline float from_ordered_bits(std::int32_t ordered) {
-  return std::bit_cast<float>(ordered ^ ((ordered >> 31) & 0x7fffffff));
-}
 
 /// The name of the best instruction set of this machine that the kernels support.
 std::string_view instruction_set();
@@ -37,8 +26,6 @@ void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::i
                 float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
-/// The largest (or least) elements of rows of `length` consecutive terms.
-void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);
 /// The offset of the first term of a result.
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
 /// a[i] += b[i].

@@ -17,9 +17,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::CappedTag<float, 16>;
-using I = hn::RebindToSigned<F>;
 using VF = hn::Vec<F>;
-using VI = hn::Vec<I>;
 constexpr std::int64_t kN = HWY_MIN(hn::MaxLanes(F()), 16);
 constexpr std::int64_t kVectors = 16 / kN;
 
@@ -130,46 +128,6 @@ void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, flo
       hn::StoreU(hn::Add(even, odd), d, sums + i);
     }
     for (; i < count; ++i) sums[i] = leaves[2 * i] + leaves[2 * i + 1];
-  }
-}
-
-/// Maps the bits of floats to integers in the order -inf < ... < -0 < +0 < ... < inf. The caller
-/// handles NaN.
-HWY_INLINE VI Ordered(VI bits) {
-  const I i;
-  return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(i, 0x7fffffff)));
-}
-
-/// The largest (or least) element of a run; NaN wins.
-HWY_INLINE float ExtremeOfRun(const float* from, std::int64_t length, bool is_min) {
-  const F d;
-  const I i;
-  VI best = hn::Set(i, is_min ? 0x7fffffff : -0x7fffffff - 1);
-  // Highway 1.0.3's Ne is false for NaN on x86.
-  auto has_nan = hn::Not(hn::Eq(hn::Zero(d), hn::Zero(d)));
-  const auto look_at = [&](std::int64_t at) {
-    const VF x = hn::LoadU(d, from + at);
-    has_nan = hn::Or(has_nan, hn::Not(hn::Eq(x, x)));
-    const VI ordered = Ordered(hn::BitCast(i, x));
-    best = is_min ? hn::Min(best, ordered) : hn::Max(best, ordered);
-  };
-  std::int64_t at = 0;
-  for (; at + kN <= length; at += kN) look_at(at);
-  // The last vector may overlap the one before: looking at a term twice does no harm.
-  if (at < length && length >= kN) look_at(length - kN);
-  std::int32_t extreme = hn::GetLane(is_min ? hn::MinOfLanes(i, best) : hn::MaxOfLanes(i, best));
-  bool is_nan = !hn::AllFalse(d, has_nan);
-  for (; length < kN && at < length; ++at) {
-    is_nan = is_nan || from[at] != from[at];
-    const std::int32_t ordered = ordered_bits(from[at]);
-    extreme = is_min ? HWY_MIN(extreme, ordered) : HWY_MAX(extreme, ordered);
-  }
-  return is_nan ? std::numeric_limits<float>::quiet_NaN() : from_ordered_bits(extreme);
-}
-
-void ExtremesOfRows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to) {
-  for (std::int64_t row = 0; row < rows.rows; ++row) {
-    to[row] = ExtremeOfRun(rows.from + row * rows.row_stride, length, is_min);
   }
 }
 

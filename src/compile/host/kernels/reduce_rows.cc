@@ -13,7 +13,6 @@ namespace tessera::kernels {
 HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLeaves);
 HWY_EXPORT(AddLeafPairs);
-HWY_EXPORT(ExtremesOfRows);
 HWY_EXPORT(AddColumnRuns);
 HWY_EXPORT(AddRow);
 
@@ -25,9 +24,6 @@ void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::i
 }
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
   HWY_DYNAMIC_DISPATCH(AddLeafPairs)(leaves, rows, num_leaves, to);
-}
-void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to) {
-  HWY_DYNAMIC_DISPATCH(ExtremesOfRows)(rows, length, is_min, to);
 }
 void add_row(float* a, const float* b, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(AddRow)(a, b, count);

@@ -39,6 +39,7 @@ DType dtype_of() {
   if constexpr (std::is_same_v<T, std::uint8_t>) return DType::boolean;
   if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   if constexpr (std::is_same_v<T, std::uint32_t>) return DType::u32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
   if constexpr (std::is_same_v<T, float>) return DType::f32;
   return DType::f64;
 }
@@ -80,7 +81,7 @@ T naive_tree(std::span<const T> leaves, Combine combine) {
 template <typename T>
 T naive_add(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint32_t>(x) + static_cast<std::uint32_t>(y));
+    return static_cast<T>(static_cast<std::uint64_t>(x) + static_cast<std::uint64_t>(y));
   } else {
     return x + y;
   }

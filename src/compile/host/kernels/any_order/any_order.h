@@ -1,0 +1,44 @@
+// Reductions whose order does not matter: extremes, all, any, and sums of integers, which wrap.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compile/host/kernels/reduce.h"
+
+namespace tessera::kernels {
+
+/// Such a reduction where terms of one result, or neighbouring results, are adjacent in memory.
+/// Parts are ranges of results or, if these are few, ranges of terms whose joins join() joins.
+class AnyOrder {
+ public:
+  static bool takes(const ReduceProblem& problem);
+  AnyOrder(const ReduceProblem& problem, int num_workers);
+
+  int num_parts() const { return num_parts_; }
+  /// The size of the memory that all parts and join() share; 0: the parts write the results.
+  std::int64_t scratch_bytes() const;
+  void run(const std::byte* in, std::byte* out, std::byte* scratch, int part) const;
+  void join(const std::byte* scratch, std::byte* out) const;
+
+ private:
+  /// From `first` to `end` - 1.
+  struct Range {
+    std::int64_t first;
+    std::int64_t end;
+  };
+  void fill(std::byte* to, std::int64_t count) const;
+  void reduce(const std::byte* in, Range results, Range terms, std::byte* to) const;
+  void reduce_columns(const std::byte* from, std::int64_t columns, Range terms,
+                      std::byte* to) const;
+  void reduce_rows(const std::byte* from, std::int64_t rows, Range terms, std::byte* to) const;
+
+  ReduceProblem problem_;  // with dimensions merged; at least one is reduced
+  std::int64_t element_;   // bytes
+  std::int64_t num_results_;
+  bool has_rows_;  // the terms of a result are adjacent
+  bool splits_terms_ = false;
+  int num_parts_ = 1;
+};
+
+}  // namespace tessera::kernels

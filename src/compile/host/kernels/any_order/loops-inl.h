@@ -1,0 +1,152 @@
+// Compiled once per instruction set.
+
+#if defined(TESSERA_ANY_ORDER_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_ANY_ORDER_LOOPS_INL_H_
+#undef TESSERA_ANY_ORDER_LOOPS_INL_H_
+#else
+#define TESSERA_ANY_ORDER_LOOPS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+#include <limits>
+#include <type_traits>
+
+#include "compile/host/kernels/any_order/loops.h"
+#include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/with_type.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Sum {
+  template <typename T>
+  static T One(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Vector(D /*d*/, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Add(a, b);
+  }
+};
+
+/// NaN wins, and -0 is below +0.
+template <bool kIsMin>
+struct Extreme {
+  template <typename T>
+  static T One(T a, T b) {
+    const T best = better(kIsMin ? ReduceKind::min : ReduceKind::max, a, b);
+    return best == best ? best : std::numeric_limits<T>::quiet_NaN();
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Vector(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    const auto best = kIsMin ? hn::Min(a, b) : hn::Max(a, b);
+    using T = hn::TFromD<D>;
+    if constexpr (std::is_floating_point_v<T>) {
+      // Equal numbers differ in their signs at most.
+      const auto equal = kIsMin ? hn::Or(a, b) : hn::And(a, b);
+      const auto are_numbers = hn::And(hn::Eq(a, a), hn::Eq(b, b));
+      const auto number = hn::IfThenElse(hn::Eq(a, b), equal, best);
+      return hn::IfThenElse(are_numbers, number, hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+    } else {
+      return best;
+    }
+  }
+};
+
+/// Joins `kRows` rows in one pass over the results.
+template <class Join, std::int64_t kRows, typename T>
+HWY_INLINE void JoinSomeRows(const T* from, std::int64_t stride, std::int64_t columns, T* to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + lanes <= columns; c += lanes) {
+    auto x = hn::LoadU(d, to + c);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      x = Join::Vector(d, x, hn::LoadU(d, from + r * stride + c));
+    }
+    hn::StoreU(x, d, to + c);
+  }
+  for (; c < columns; ++c) {
+    for (std::int64_t r = 0; r < kRows; ++r) to[c] = Join::One(to[c], from[r * stride + c]);
+  }
+}
+
+template <class Join, typename T>
+void JoinColumnsOf(const TermGroups& rows, T* to) {
+  constexpr std::int64_t kRows = 4;
+  const T* from = static_cast<const T*>(rows.from);
+  std::int64_t row = 0;
+  for (; row + kRows <= rows.count; row += kRows) {
+    JoinSomeRows<Join, kRows>(from + row * rows.stride, rows.stride, rows.length, to);
+  }
+  for (; row < rows.count; ++row) {
+    JoinSomeRows<Join, 1>(from + row * rows.stride, 0, rows.length, to);
+  }
+}
+
+/// Four vectors are joined in turn, so that one need not wait for the one before.
+template <class Join, typename T>
+HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kVectors = 4;
+  std::int64_t i = 0;
+  if (length >= kVectors * lanes) {
+    hn::Vec<hn::ScalableTag<T>> best[kVectors];
+    for (std::int64_t v = 0; v < kVectors; ++v) best[v] = hn::LoadU(d, from + v * lanes);
+    for (i = kVectors * lanes; i + kVectors * lanes <= length; i += kVectors * lanes) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        best[v] = Join::Vector(d, best[v], hn::LoadU(d, from + i + v * lanes));
+      }
+    }
+    const auto all =
+        Join::Vector(d, Join::Vector(d, best[0], best[1]), Join::Vector(d, best[2], best[3]));
+    HWY_ALIGN T rest[hn::MaxLanes(hn::ScalableTag<T>())];
+    hn::Store(all, d, rest);
+    for (std::int64_t lane = 0; lane < lanes; ++lane) start = Join::One(start, rest[lane]);
+  }
+  for (; i < length; ++i) start = Join::One(start, from[i]);
+  return start;
+}
+
+template <class Join, typename T>
+void JoinRowsOf(const TermGroups& rows, T* to) {
+  const T* from = static_cast<const T*>(rows.from);
+  for (std::int64_t g = 0; g < rows.count; ++g) {
+    to[g] = JoinRun<Join>(from + g * rows.stride, rows.length, to[g]);
+  }
+}
+
+/// Calls `visit` with the join and a zero of the terms.
+template <typename Visit>
+void WithJoin(JoinKind kind, Visit visit) {
+  with_element(kind.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!detail::kIsHalf<T>) {
+      const bool is_min = kind.kind == ReduceKind::min || kind.kind == ReduceKind::all;
+      if (kind.kind != ReduceKind::sum) {
+        return is_min ? visit(Extreme<true>(), zero) : visit(Extreme<false>(), zero);
+      }
+      if constexpr (std::is_integral_v<T>) visit(Sum(), std::make_unsigned_t<T>());
+    }
+  });
+}
+
+void JoinColumns(JoinKind kind, const TermGroups& rows, void* to) {
+  WithJoin(kind, [&](auto join, auto zero) {
+    JoinColumnsOf<decltype(join)>(rows, static_cast<decltype(zero)*>(to));
+  });
+}
+
+void JoinRows(JoinKind kind, const TermGroups& rows, void* to) {
+  WithJoin(kind, [&](auto join, auto zero) {
+    JoinRowsOf<decltype(join)>(rows, static_cast<decltype(zero)*>(to));
+  });
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
