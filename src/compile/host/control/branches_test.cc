@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
-#include "compile/host/control/test_programs.h"
+#include "tests/fuzz/control_programs.h"
 
 namespace tessera::compile {
 namespace {

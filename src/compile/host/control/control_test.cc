@@ -4,8 +4,8 @@
 #include <tessera/error.h>
 
 #include "compile/compile.h"
-#include "compile/host/control/test_programs.h"
 #include "compile/sink.h"
+#include "tests/fuzz/control_programs.h"
 
 namespace tessera::compile {
 namespace {
