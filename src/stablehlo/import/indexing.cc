@@ -5,6 +5,7 @@
 #include <array>
 #include <numeric>
 
+#include "ops/stablehlo/writer.h"
 #include "stablehlo/import/folds.h"
 #include "stablehlo/import/importer.h"
 
@@ -307,12 +308,17 @@ bool is_associative(std::string_view join) {
   return std::ranges::find(kNames, join) != kNames.end();
 }
 
+/// Whether several updates may name one row.
+bool has_repeats(Context& c, const RowScatter& rows) {
+  return num_elements(c.type(rows.numbers).shape) > 1 && !c.boolean("unique_indices");
+}
+
 /// The updates of each row are joined in their order, then the element with them.
 Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   ir::Builder& b = c.b();
   const Join join(c, body, rows.tables.size());
-  const std::int64_t count = num_elements(c.type(rows.numbers).shape);
-  if (count > 1 && !c.boolean("unique_indices")) {
+  if (has_repeats(c, rows)) {
+    const std::int64_t count = num_elements(c.type(rows.numbers).shape);
     c.need(is_associative(joined_by(body)) || c.op.find(kAssociative) != nullptr,
            "several updates for one element by such a body");
     const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
@@ -338,6 +344,15 @@ bool replaces(const Region& body, std::size_t count) {
   return body.operations[0].operands == std::vector<ValueNumber>(first, body.arguments.end());
 }
 
+/// Whether the array to scatter to is made of the element that changes no join with others. Sums of
+/// updates begin at +0.0, so that they are never -0.0.
+bool changes_nothing(const Context& c, std::string_view join, DType dtype) {
+  const auto splat = c.frame.splats.find(c.operand(0));
+  const bool is_exact = is_float(dtype) || size_bytes(dtype) <= 4;  // as a double
+  return splat != c.frame.splats.end() && is_exact && join != "subtract" &&
+         splat->second == ops::hlo::identity_of(join, dtype);
+}
+
 Values scattered(Context& c, const RowScatter& rows) {
   ir::Builder& b = c.b();
   const Region body = without_copies(c.region(0));
@@ -352,12 +367,22 @@ Values scattered(Context& c, const RowScatter& rows) {
   const ValueId table = rows.tables[0];
   const Type type = c.type(table);
   const bool is_sum = join == "add" || join == "subtract";
-  if (!is_sum || type.dtype == DType::boolean || rows.tables.size() != 1) {
-    return scattered_by_body(c, body, rows);
+  const bool is_max = join == "maximum";
+  const bool is_one_number = type.dtype != DType::boolean && rows.tables.size() == 1;
+  if (is_one_number && !is_sum && (is_max || join == "minimum") && has_repeats(c, rows)) {
+    constexpr std::int64_t kZero = 0;
+    const ir::Attributes attributes = {
+        {"dim", kZero}, {"num_batch", kZero}, {"size", type.shape[0]}};
+    const ValueId joined = b.emit(is_max ? "scatter_max" : "scatter_min", attributes,
+                                  {rows.numbers, rows.lines[0]});
+    if (changes_nothing(c, join, type.dtype)) return {joined};
+    return {b.emit(is_max ? "max" : "min", {}, {table, joined})};
   }
+  if (!is_one_number || !is_sum) return scattered_by_body(c, body, rows);
   const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(type.dtype));
   const ValueId sums = ops::scatter_add(b, rows.numbers, wide, 0, type.shape[0]);
   const ValueId sum = ops::convert(b, sums, type.dtype);
+  if (changes_nothing(c, join, type.dtype)) return {sum};
   return {join == "subtract" ? ops::sub(b, table, sum) : ops::add(b, table, sum)};
 }
 
