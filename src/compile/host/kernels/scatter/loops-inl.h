@@ -17,6 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
+using One = std::integral_constant<std::int64_t, 1>;
+
 /// Finds the grain of a position. Grains are about equally long, so that the first guess is close.
 class LeafFinder {
  public:
@@ -40,18 +42,18 @@ class LeafFinder {
 };
 
 /// Joins the updates of rows. `Width` is the number of columns: a number, or a type that knows it.
-///
-/// Grains without an update are the neutral element and change nothing, so only those with updates
-/// are made. The stack holds subtrees of which each is to the left of the next one, and lower.
 template <typename Join, typename Width>
 class RowJoiner {
  public:
   using T = typename Join::Element;
   using Key = typename Join::Key;
 
-  RowJoiner(const ScatterProblem& p, Width width) : p_(p), width_(width), leaf_of_(p) {
-    const auto depth = std::bit_width(std::max<std::size_t>(p.leaf_ends.size(), 1) - 1) + 1;
-    stack_.resize(static_cast<std::size_t>(static_cast<std::int64_t>(depth) * width_));
+  RowJoiner(const ScatterProblem& p, Width width)
+      : p_(p), width_(width), grains_(std::ssize(p.leaf_ends)), leaf_of_(p) {
+    const auto depth = static_cast<std::int64_t>(
+        std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(grains_ - 1, 0))) + 1);
+    keys_.resize(
+        static_cast<std::size_t>(std::max(depth, std::min(grains_, kMostTables)) * width_));
   }
 
   void run(const RowBlock& block, std::int64_t column) {
@@ -60,69 +62,105 @@ class RowJoiner {
     for (std::int64_t row = 0; row < block.rows; ++row, to += p_.inner) {
       const Hit* const begin = block.hits + block.begins[row];
       const Hit* const end = block.hits + block.begins[row + 1];
+      Key* const sum = keys_.data();
       if (begin == end) {
-        for (std::int64_t k = 0; k < width_; ++k) to[k] = Join::value(Join::kStart);
+        clear(sum);
+      } else if (end - begin <= 2 || grains_ == 1) {  // the sum of two terms has one order
+        join_terms(begin, end, from, sum);
+      } else if (grains_ <= kMostTables && 2 * (end - begin) >= grains_) {
+        join_by_tables(begin, end, from, sum);
       } else {
-        join(begin, end, from, to);
+        join_by_stack(begin, end, from, sum);
       }
+      for (std::int64_t k = 0; k < width_; ++k) to[k] = Join::value(sum[k]);
     }
   }
 
  private:
-  void join(const Hit* begin, const Hit* end, const T* from, T* to) {
+  static constexpr std::int64_t kMostTables = 16;
+
+  void join_terms(const Hit* begin, const Hit* end, const T* from, Key* sum) {
+    set(sum, term(begin, from));
+    for (const Hit* hit = begin + 1; hit < end; ++hit) add(sum, term(hit, from));
+  }
+
+  /// For many updates: all grains are made, without asking which of them have updates.
+  void join_by_tables(const Hit* begin, const Hit* end, const T* from, Key* sums) {
+    for (std::int64_t grain = 0; grain < grains_; ++grain) clear(sums + grain * width_);
+    for (const Hit* hit = begin; hit < end; ++hit) {
+      add(sums + leaf_of_(hit->place) * width_, term(hit, from));
+    }
+    for (std::int64_t half = 1; half < grains_; half *= 2) {
+      for (std::int64_t i = 0; i + half < grains_; i += 2 * half) {
+        merge(sums + i * width_, sums + (i + half) * width_);
+      }
+    }
+  }
+
+  /// For few updates: grains without one are the neutral element and change nothing, so only those
+  /// with updates are made. The stack holds subtrees of which each is to the left of the next one,
+  /// and higher.
+  void join_by_stack(const Hit* begin, const Hit* end, const T* from, Key* sum) {
     int levels[64];  // of the join of a subtree with the one below it
-    Key* sum = stack_.data();
     std::int64_t top = 0;
     std::int64_t leaf = -1;
+    const auto pop = [&]() HWY_ATTR {
+      merge(sum - std::int64_t{width_}, sum);
+      sum -= std::int64_t{width_};
+      --top;
+    };
     for (const Hit* hit = begin; hit < end; ++hit) {
-      prefetch(from + update(hit[SortedHits::kAhead].place) * p_.inner);
-      const T* HWY_RESTRICT x = from + update(hit->place) * p_.inner;
+      const T* const x = term(hit, from);
       const std::int64_t next = leaf_of_(hit->place);
       if (next == leaf) {
-        Key* HWY_RESTRICT to_sum = sum;
-        for (std::int64_t k = 0; k < width_; ++k)
-          to_sum[k] = Join::join(to_sum[k], Join::key(x[k]));
+        add(sum, x);
         continue;
       }
       if (leaf >= 0) {
         const int level = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(leaf ^ next)));
-        for (; top > 0 && levels[top] < level; --top) sum = merge(sum);
+        while (top > 0 && levels[top] < level) pop();
         levels[++top] = level;
-        sum += width_;
+        sum += std::int64_t{width_};
       }
       leaf = next;
-      Key* HWY_RESTRICT to_sum = sum;
-      for (std::int64_t k = 0; k < width_; ++k) {
-        to_sum[k] = Join::join(Join::kStart, Join::key(x[k]));
-      }
+      set(sum, x);
     }
-    for (; top > 0; --top) sum = merge(sum);
-    for (std::int64_t k = 0; k < width_; ++k) to[k] = Join::value(sum[k]);
+    while (top > 0) pop();
   }
 
+  /// Also asks for an update that comes later.
+  const T* term(const Hit* hit, const T* from) const {
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    const T* const later = from + update(hit[SortedHits::kAhead].place) * p_.inner;
+    for (std::int64_t k = 0; k < width_; k += kLine) __builtin_prefetch(later + k);
+    return from + update(hit->place) * p_.inner;
+  }
   std::int64_t update(std::uint32_t place) const {
     return p_.order.empty() ? place : p_.order[place];
   }
-  void prefetch(const T* x) const {
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    for (std::int64_t k = 0; k < width_; k += kLine) __builtin_prefetch(x + k);
+
+  void clear(Key* sum) const {
+    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::kStart;
   }
-  /// Joins the top of the stack to what is below it, which is returned.
-  Key* merge(const Key* HWY_RESTRICT top) const {
-    Key* HWY_RESTRICT below = const_cast<Key*>(top) - std::int64_t{width_};
-    for (std::int64_t k = 0; k < width_; ++k) below[k] = Join::join(below[k], top[k]);
-    return below;
+  void set(Key* HWY_RESTRICT sum, const T* HWY_RESTRICT x) const {
+    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(Join::kStart, Join::key(x[k]));
+  }
+  void add(Key* HWY_RESTRICT sum, const T* HWY_RESTRICT x) const {
+    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(sum[k], Join::key(x[k]));
+  }
+  void merge(Key* HWY_RESTRICT left, const Key* HWY_RESTRICT right) const {
+    for (std::int64_t k = 0; k < width_; ++k) left[k] = Join::join(left[k], right[k]);
   }
 
   const ScatterProblem& p_;
   Width width_;
+  std::int64_t grains_;
   LeafFinder leaf_of_;
-  std::vector<Key> stack_;
+  std::vector<Key> keys_;
 };
 
 template <typename T>
 using Chunk = std::integral_constant<std::int64_t, 256 / static_cast<std::int64_t>(sizeof(T))>;
-using One = std::integral_constant<std::int64_t, 1>;
 
 struct RowLoop {
   const ScatterProblem& p;
@@ -171,10 +209,26 @@ struct TableLoop {
         }
         continue;
       }
-      for (; place < *ends; ++place) {
-        const std::int64_t i = update(place);
-        const std::int64_t row = grains.indices[i] - p.rows.first;
-        if (row >= 0 && row < grains.rows) add(Join(), table + row * width, i, width);
+      add_all(Join(), table, place, *ends, width);
+      place = *ends;
+    }
+  }
+
+  /// Joins the updates [place, end) that name one of the rows. Elements that do not go to `none`:
+  /// whether they name one can not be foreseen if other parts have the other rows.
+  template <typename Join, typename Width>
+  void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end,
+               Width width) const {
+    const std::int64_t first = p.rows.first + grains.first_row;
+    typename Join::Key none = Join::kStart;
+    for (; place < end; ++place) {
+      const std::int64_t i = update(place);
+      const std::int64_t row = grains.indices[i] - first;
+      const bool is_here = row >= 0 && row < grains.rows;
+      if constexpr (std::is_same_v<Width, One>) {
+        add(Join(), is_here ? table + row : &none, i, width);
+      } else {
+        if (is_here) add(Join(), table + row * width, i, width);
       }
     }
   }

@@ -26,7 +26,8 @@ void join_rows(const ScatterProblem& problem, const RowBlock& block);
 struct GrainTables {
   const std::int32_t* indices;  // nullptr: `hits` are the updates of the rows
   const std::byte* updates;
-  std::byte* tables;  // of the first grain of all
+  std::byte* tables;       // of the first grain of all
+  std::int64_t first_row;  // of those that this device holds
   std::int64_t rows;
   std::int64_t first, end;    // grains
   std::span<const Hit> hits;  // in the order of the sum

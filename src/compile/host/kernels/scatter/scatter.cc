@@ -90,7 +90,7 @@ ScatterPlan::ScatterPlan(ScatterProblem problem, int num_workers) : problem_(std
   num_parts_ = num_parts_for(num_workers, work, kMinPartTerms, std::min(lines, most));
   const std::int64_t row_of_tables = std::ssize(p.leaf_ends) * row_bytes();
   if (!is_narrow || std::ssize(p.leaf_ends) * p.rows.count > kTableRowsPerUpdate * p.count) return;
-  way_ = Way::blocks;
+  way_ = is_free ? Way::parts : Way::blocks;
   while ((row_of_tables << (shift_ + 1)) <= kBlockBytes) ++shift_;
 }
 
@@ -106,6 +106,7 @@ std::int64_t ScatterPlan::scratch_bytes() const {
 std::int64_t ScatterPlan::thread_bytes() const {
   const std::int64_t grains = std::ssize(problem_.leaf_ends);
   if (way_ == Way::tables) return cuts_ == 1 ? grains * table_bytes() : 0;
+  if (way_ == Way::parts) return table_bytes();
   const std::int64_t tables = way_ == Way::blocks ? grains * (row_bytes() << shift_) : 0;
   return SortedHits::bytes(problem_, shift_) + tables;
 }
@@ -127,19 +128,39 @@ void ScatterPlan::run(const std::int32_t* indices, const std::byte* updates, std
       end = cuts.at(share.end, num_parts_);
     }
     if (first.row == end.row && first.column == end.column) return;
+    const std::byte* const of_unit = updates + unit * p.count * row_bytes();
+    std::byte* const to = result + (unit * p.rows.count + first.row) * row_bytes();
+    if (way_ == Way::parts) {
+      return write_part({.indices = of_batch,
+                         .updates = of_unit,
+                         .tables = nullptr,
+                         .first_row = first.row,
+                         .rows = end.row - first.row,
+                         .first = 0,
+                         .end = 1,
+                         .hits = {}},
+                        to);
+    }
     const std::int64_t row_end = end.row + (end.column > 0 ? 1 : 0);
     if (batch != unit / p.outer || !hits->are_of(first.row, row_end)) {
       hits.emplace(p, of_batch, first.row, row_end, shift_);
     }
     batch = unit / p.outer;
-    const std::byte* const of_unit = updates + unit * p.count * row_bytes();
-    std::byte* const to = result + (unit * p.rows.count + first.row) * row_bytes();
     if (way_ == Way::rows) {
       write_rows(*hits, first, end, of_unit, to);
     } else {
       write_blocks(*hits, row_end - first.row, of_unit, to);
     }
   });
+}
+
+void ScatterPlan::write_part(GrainTables grains, std::byte* result) const {
+  thread_local std::vector<std::byte> table;
+  const auto bytes = static_cast<std::size_t>(grains.rows * row_bytes());
+  if (table.size() < bytes) table.resize(bytes);
+  grains.tables = table.data();
+  fill_tables(problem_, grains);
+  join_tables(problem_, grains.rows, table.data(), result);
 }
 
 void ScatterPlan::write_rows(const SortedHits& hits, LinePlace first, LinePlace end,
@@ -171,6 +192,7 @@ void ScatterPlan::write_blocks(const SortedHits& hits, std::int64_t rows, const 
     fill_tables(p, {.indices = nullptr,
                     .updates = updates,
                     .tables = tables.get(),
+                    .first_row = 0,
                     .rows = count,
                     .first = 0,
                     .end = grains,
@@ -187,6 +209,7 @@ void ScatterPlan::run_tables(const std::int32_t* indices, const std::byte* updat
     fill_tables(p, {.indices = indices + unit / p.outer * p.count,
                     .updates = updates + unit * p.count * row_bytes(),
                     .tables = tables,
+                    .first_row = 0,
                     .rows = p.rows.count,
                     .first = grains * cut / cuts_,
                     .end = grains * (cut + 1) / cuts_,

@@ -30,6 +30,7 @@ struct ScatterProblem {
 };
 
 class SortedHits;
+struct GrainTables;
 struct LinePlace;
 
 class ScatterPlan {
@@ -51,8 +52,10 @@ class ScatterPlan {
     rows,    // sorted by rows, each of which is joined where it stands
     blocks,  // sorted by blocks of rows; each grain has a table of the block
     tables,  // as they are; each grain has a table of all rows
+    parts,   // as they are, in one grain; each part has a table of its rows
   };
 
+  void write_part(GrainTables grains, std::byte* result) const;
   void write_rows(const SortedHits& hits, LinePlace first, LinePlace end, const std::byte* updates,
                   std::byte* result) const;
   void write_blocks(const SortedHits& hits, std::int64_t rows, const std::byte* updates,
