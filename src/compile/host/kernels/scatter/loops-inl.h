@@ -195,7 +195,7 @@ struct TableLoop {
   template <typename Join, typename Width>
   void fill(Join, Width width) const {
     using Key = typename Join::Key;
-    const std::int64_t size = grains.rows * width;
+    const std::int64_t size = (grains.rows + 1) * width;
     auto ends = p.leaf_ends.begin() + grains.first;
     std::int64_t place = grains.first == 0 ? 0 : *(ends - 1);
     const Hit* hit = grains.hits.data();
@@ -214,21 +214,20 @@ struct TableLoop {
     }
   }
 
-  /// Joins the updates [place, end) that name one of the rows. Elements that do not go to `none`:
-  /// whether they name one can not be foreseen if other parts have the other rows.
+  /// Joins the updates [place, end). In single columns, those of other rows go to the last row:
+  /// where other parts have other rows, a branch could not be foreseen.
   template <typename Join, typename Width>
   void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end,
                Width width) const {
     const std::int64_t first = p.rows.first + grains.first_row;
-    typename Join::Key none = Join::kStart;
+    const auto rows = static_cast<std::uint64_t>(grains.rows);
     for (; place < end; ++place) {
       const std::int64_t i = update(place);
-      const std::int64_t row = grains.indices[i] - first;
-      const bool is_here = row >= 0 && row < grains.rows;
+      const auto row = static_cast<std::uint64_t>(grains.indices[i] - first);
       if constexpr (std::is_same_v<Width, One>) {
-        add(Join(), is_here ? table + row : &none, i, width);
+        add(Join(), table + std::min(row, rows), i, width);
       } else {
-        if (is_here) add(Join(), table + row * width, i, width);
+        if (row < rows) add(Join(), table + static_cast<std::int64_t>(row) * width, i, width);
       }
     }
   }
@@ -255,12 +254,13 @@ struct TreeLoop {
   void operator()(Join) const {
     using Key = typename Join::Key;
     const std::int64_t size = rows * p.inner;
+    const std::int64_t stride = (rows + 1) * p.inner;
     const std::int64_t grains = std::ssize(p.leaf_ends);
     Key* const first = reinterpret_cast<Key*>(tables);
     for (std::int64_t half = 1; half < grains; half *= 2) {
       for (std::int64_t i = 0; i + half < grains; i += 2 * half) {
-        Key* HWY_RESTRICT left = first + i * size;
-        const Key* HWY_RESTRICT right = left + half * size;
+        Key* HWY_RESTRICT left = first + i * stride;
+        const Key* HWY_RESTRICT right = left + half * stride;
         for (std::int64_t k = 0; k < size; ++k) left[k] = Join::join(left[k], right[k]);
       }
     }

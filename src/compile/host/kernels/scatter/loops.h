@@ -22,7 +22,8 @@ struct RowBlock {
 /// Writes the rows.
 void join_rows(const ScatterProblem& problem, const RowBlock& block);
 
-/// Grains of which each has a table of a range of rows.
+/// Grains of which each has a table of a range of rows, with one more row for the updates of
+/// others.
 struct GrainTables {
   const std::int32_t* indices;  // nullptr: `hits` are the updates of the rows
   const std::byte* updates;

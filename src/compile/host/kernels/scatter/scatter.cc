@@ -91,23 +91,27 @@ ScatterPlan::ScatterPlan(ScatterProblem problem, int num_workers) : problem_(std
   const std::int64_t row_of_tables = std::ssize(p.leaf_ends) * row_bytes();
   if (!is_narrow || std::ssize(p.leaf_ends) * p.rows.count > kTableRowsPerUpdate * p.count) return;
   way_ = is_free ? Way::parts : Way::blocks;
-  while ((row_of_tables << (shift_ + 1)) <= kBlockBytes) ++shift_;
+  while ((row_of_tables << (shift_ + 1)) <= kBlockBytes && p.rows.count >> shift_ > 1) ++shift_;
 }
 
 std::int64_t ScatterPlan::row_bytes() const {
   return problem_.inner * static_cast<std::int64_t>(size_bytes(problem_.dtype));
 }
 
+std::int64_t ScatterPlan::tables_bytes(std::int64_t rows) const {
+  return std::ssize(problem_.leaf_ends) * bytes_of(rows + 1);
+}
+
 std::int64_t ScatterPlan::scratch_bytes() const {
   if (cuts_ == 1) return 0;
-  return problem_.batch * problem_.outer * std::ssize(problem_.leaf_ends) * table_bytes();
+  return problem_.batch * problem_.outer * tables_bytes(problem_.rows.count);
 }
 
 std::int64_t ScatterPlan::thread_bytes() const {
-  const std::int64_t grains = std::ssize(problem_.leaf_ends);
-  if (way_ == Way::tables) return cuts_ == 1 ? grains * table_bytes() : 0;
-  if (way_ == Way::parts) return table_bytes();
-  const std::int64_t tables = way_ == Way::blocks ? grains * (row_bytes() << shift_) : 0;
+  const std::int64_t rows = problem_.rows.count;
+  if (way_ == Way::tables) return cuts_ == 1 ? tables_bytes(rows) : 0;
+  if (way_ == Way::parts) return tables_bytes(rows);
+  const std::int64_t tables = way_ == Way::blocks ? tables_bytes(std::int64_t{1} << shift_) : 0;
   return SortedHits::bytes(problem_, shift_) + tables;
 }
 
@@ -128,8 +132,8 @@ void ScatterPlan::run(const std::int32_t* indices, const std::byte* updates, std
       end = cuts.at(share.end, num_parts_);
     }
     if (first.row == end.row && first.column == end.column) return;
-    const std::byte* const of_unit = updates + unit * p.count * row_bytes();
-    std::byte* const to = result + (unit * p.rows.count + first.row) * row_bytes();
+    const std::byte* const of_unit = updates + unit * bytes_of(p.count);
+    std::byte* const to = result + bytes_of(unit * p.rows.count + first.row);
     if (way_ == Way::parts) {
       return write_part({.indices = of_batch,
                          .updates = of_unit,
@@ -156,7 +160,7 @@ void ScatterPlan::run(const std::int32_t* indices, const std::byte* updates, std
 
 void ScatterPlan::write_part(GrainTables grains, std::byte* result) const {
   thread_local std::vector<std::byte> table;
-  const auto bytes = static_cast<std::size_t>(grains.rows * row_bytes());
+  const auto bytes = static_cast<std::size_t>(tables_bytes(grains.rows));
   if (table.size() < bytes) table.resize(bytes);
   grains.tables = table.data();
   fill_tables(problem_, grains);
@@ -170,7 +174,7 @@ void ScatterPlan::write_rows(const SortedHits& hits, LinePlace first, LinePlace 
   for_each_block(first, end, p.inner, [&](Lines rows, std::int64_t column, std::int64_t columns) {
     const std::int64_t number = rows.first - first.row;
     join_rows(p, {.updates = updates,
-                  .result = result + number * row_bytes() + column * element,
+                  .result = result + bytes_of(number) + column * element,
                   .begins = hits.begins() + number,
                   .hits = hits.hits(),
                   .rows = rows.end - rows.first,
@@ -185,7 +189,7 @@ void ScatterPlan::write_blocks(const SortedHits& hits, std::int64_t rows, const 
   const std::int64_t grains = std::ssize(p.leaf_ends);
   const std::int64_t block_rows = std::int64_t{1} << shift_;
   const auto tables = std::make_unique_for_overwrite<std::byte[]>(
-      static_cast<std::size_t>(grains * block_rows * row_bytes()));
+      static_cast<std::size_t>(tables_bytes(block_rows)));
   const std::uint32_t* begin = hits.begins();
   for (std::int64_t row = 0; row < rows; row += block_rows, ++begin) {
     const std::int64_t count = std::min(block_rows, rows - row);
@@ -197,7 +201,7 @@ void ScatterPlan::write_blocks(const SortedHits& hits, std::int64_t rows, const 
                     .first = 0,
                     .end = grains,
                     .hits = std::span(hits.hits() + begin[0], begin[1] - begin[0])});
-    join_tables(p, count, tables.get(), result + row * row_bytes());
+    join_tables(p, count, tables.get(), result + bytes_of(row));
   }
 }
 
@@ -207,7 +211,7 @@ void ScatterPlan::run_tables(const std::int32_t* indices, const std::byte* updat
   const std::int64_t grains = std::ssize(p.leaf_ends);
   const auto fill = [&](std::int64_t unit, std::int64_t cut, std::byte* tables) {
     fill_tables(p, {.indices = indices + unit / p.outer * p.count,
-                    .updates = updates + unit * p.count * row_bytes(),
+                    .updates = updates + unit * bytes_of(p.count),
                     .tables = tables,
                     .first_row = 0,
                     .rows = p.rows.count,
@@ -217,23 +221,22 @@ void ScatterPlan::run_tables(const std::int32_t* indices, const std::byte* updat
   };
   if (cuts_ > 1) {
     const std::int64_t unit = part / cuts_;
-    return fill(unit, part % cuts_, scratch + unit * grains * table_bytes());
+    return fill(unit, part % cuts_, scratch + unit * tables_bytes(p.rows.count));
   }
   const std::int64_t units = p.batch * p.outer;
-  std::vector<std::byte> tables(static_cast<std::size_t>(grains * table_bytes()));
+  std::vector<std::byte> tables(static_cast<std::size_t>(tables_bytes(p.rows.count)));
   const std::int64_t end = units * (part + 1) / num_parts_;
   for (std::int64_t unit = units * part / num_parts_; unit < end; ++unit) {
     fill(unit, 0, tables.data());
-    join_tables(p, p.rows.count, tables.data(), result + unit * table_bytes());
+    join_tables(p, p.rows.count, tables.data(), result + bytes_of(unit * p.rows.count));
   }
 }
 
 void ScatterPlan::join(std::byte* scratch, std::byte* result) const {
   const ScatterProblem& p = problem_;
-  const std::int64_t grains = std::ssize(p.leaf_ends);
   for (std::int64_t unit = 0; unit < p.batch * p.outer; ++unit) {
-    join_tables(p, p.rows.count, scratch + unit * grains * table_bytes(),
-                result + unit * table_bytes());
+    join_tables(p, p.rows.count, scratch + unit * tables_bytes(p.rows.count),
+                result + bytes_of(unit * p.rows.count));
   }
 }
 

@@ -63,7 +63,9 @@ class ScatterPlan {
   void run_tables(const std::int32_t* indices, const std::byte* updates, std::byte* result,
                   std::byte* scratch, int part) const;
   std::int64_t row_bytes() const;
-  std::int64_t table_bytes() const { return problem_.rows.count * row_bytes(); }
+  std::int64_t bytes_of(std::int64_t rows) const { return rows * row_bytes(); }
+  /// Of the tables of all grains.
+  std::int64_t tables_bytes(std::int64_t rows) const;
 
   ScatterProblem problem_;
   Way way_ = Way::rows;

@@ -78,11 +78,17 @@ HeldRows random_rows(Random& random, std::int64_t most) {
 ScatterProblem random_problem(Random& random, ReduceKind kind, DType dtype) {
   ScatterProblem p{.kind = kind,
                    .dtype = dtype,
-                   .batch = random.integer(1, 2),
+                   .batch = random.integer(random.one_in(20) ? 0 : 1, 2),
                    .outer = random.integer(1, 3),
                    .rows = random_rows(random, random.one_in(2) ? 8 : 600),
-                   .inner = random.one_in(3) ? 1 : random.integer(1, 150),
+                   .inner = random.one_in(3) ? random.integer(0, 3) : random.integer(1, 150),
                    .count = random.integer(0, random.one_in(3) ? 3000 : 60)};
+  if (random.one_in(20)) {  // many blocks of narrow rows, cut between parts
+    p.batch = p.outer = 1;
+    p.inner = random.integer(1, 2);
+    p.rows = random_rows(random, 40000);
+    p.count = random.integer(0, 60000);
+  }
   const bool is_free = kind != ReduceKind::sum || !is_float(dtype);
   if (is_free && random.one_in(2)) return p;
   if (random.one_in(2)) {
