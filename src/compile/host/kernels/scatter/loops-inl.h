@@ -214,24 +214,49 @@ struct TableLoop {
     }
   }
 
-  /// Joins the updates [place, end). In single columns, those of other rows go to the last row:
-  /// where other parts have other rows, a branch could not be foreseen.
+  /// Joins the updates [place, end).
   template <typename Join, typename Width>
   void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end,
                Width width) const {
-    const std::int64_t first = p.rows.first + grains.first_row;
     const auto rows = static_cast<std::uint64_t>(grains.rows);
     for (; place < end; ++place) {
       const std::int64_t i = update(place);
-      const auto row = static_cast<std::uint64_t>(grains.indices[i] - first);
-      if constexpr (std::is_same_v<Width, One>) {
-        add(Join(), table + std::min(row, rows), i, width);
-      } else {
-        if (row < rows) add(Join(), table + static_cast<std::int64_t>(row) * width, i, width);
+      const std::uint64_t row = row_of(i);
+      if (row < rows) add(Join(), table + static_cast<std::int64_t>(row) * width, i, width);
+    }
+  }
+
+  /// Single columns: updates of other rows go to the last row. Where other parts have other rows, a
+  /// branch could not be foreseen.
+  template <typename Join>
+  void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end, One) const {
+    using Key = typename Join::Key;
+    const auto* const x = reinterpret_cast<const typename Join::Element*>(grains.updates);
+    const auto rows = static_cast<std::uint64_t>(grains.rows);
+    const auto join = [&](std::int64_t i, Key key) HWY_ATTR {
+      Key& sum = table[std::min(row_of(i), rows)];
+      sum = Join::join(sum, key);
+    };
+    if constexpr (std::is_same_v<Key, typename Join::Element>) {
+      for (; place < end; ++place) join(update(place), Join::key(x[update(place)]));
+    } else {  // keys are made by vectors
+      constexpr std::int64_t kMany = 128;
+      Key keys[kMany];
+      for (; place < end; place += kMany) {
+        const std::int64_t count = std::min(kMany, end - place);
+        if (p.order.empty()) {
+          for (std::int64_t k = 0; k < count; ++k) keys[k] = Join::key(x[place + k]);
+        } else {
+          for (std::int64_t k = 0; k < count; ++k) keys[k] = Join::key(x[update(place + k)]);
+        }
+        for (std::int64_t k = 0; k < count; ++k) join(update(place + k), keys[k]);
       }
     }
   }
 
+  std::uint64_t row_of(std::int64_t update) const {
+    return static_cast<std::uint64_t>(grains.indices[update] - p.rows.first - grains.first_row);
+  }
   std::int64_t update(std::int64_t place) const {
     return p.order.empty() ? place : p.order[static_cast<std::size_t>(place)];
   }
