@@ -55,10 +55,10 @@ ValueId rows_of_updates(VjpContext& c, ValueId table) {
   return select(b, mask, rows, full_like(b, 0.0, rows));
 }
 
-ValueId sum_vjp(VjpContext& c) { return rows_of_updates(c, c.cotangent()); }
+ValueId row_sum_vjp(VjpContext& c) { return rows_of_updates(c, c.cotangent()); }
 
 /// The updates that equal the extreme of their row share its cotangent.
-ValueId extreme_vjp(VjpContext& c) {
+ValueId row_extreme_vjp(VjpContext& c) {
   Builder& b = c.b;
   const Attributes& attributes = c.equation.attributes;
   const ValueId updates = c.operand(1);
@@ -123,7 +123,7 @@ std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const
   return updates;
 }
 
-std::vector<HostArray> sum_reference(const ReferenceContext& c) {
+std::vector<HostArray> row_sum_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const TableSizes table = table_sizes(c.results[0].shape, c.attributes);
   const auto indices = c.operands[0]->data<std::int32_t>();
@@ -164,7 +164,7 @@ std::vector<HostArray> sum_reference(const ReferenceContext& c) {
 
 /// For maxima and minima, whose order does not matter.
 template <typename T, typename Join>
-HostArray joined(const ReferenceContext& c, T start, Join join) {
+HostArray joined_rows(const ReferenceContext& c, T start, Join join) {
   HostArray result(c.results[0]);
   const TableSizes table = table_sizes(c.results[0].shape, c.attributes);
   const auto indices = c.operands[0]->data<std::int32_t>();
@@ -188,20 +188,20 @@ HostArray joined(const ReferenceContext& c, T start, Join join) {
   return result;
 }
 
-std::vector<HostArray> max_reference(const ReferenceContext& c) {
+std::vector<HostArray> row_max_reference(const ReferenceContext& c) {
   HostArray result;
   Numbers::visit(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    result = joined<T>(c, lowest_value<T>(), [](T x, T y) { return greater_of(x, y); });
+    result = joined_rows<T>(c, lowest_value<T>(), [](T x, T y) { return greater_of(x, y); });
   });
   return one_result(std::move(result));
 }
 
-std::vector<HostArray> min_reference(const ReferenceContext& c) {
+std::vector<HostArray> row_min_reference(const ReferenceContext& c) {
   HostArray result;
   Numbers::visit(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    result = joined<T>(c, highest_value<T>(), [](T x, T y) { return lesser_of(x, y); });
+    result = joined_rows<T>(c, highest_value<T>(), [](T x, T y) { return lesser_of(x, y); });
   });
   return one_result(std::move(result));
 }
@@ -225,7 +225,7 @@ Samples join_samples() {
 }
 
 /// Of floats, whose derivatives are compared with differences, every row has an update.
-Samples extreme_samples() {
+Samples row_extreme_samples() {
   return {join_sample(i32({3, 6}), f32({3, 6, 5}), 0, 2),
           join_sample(i32({10}), f32({6, 10, 3}), 1, 2),
           join_sample(i32({1, 2}), f32({5, 1, 2}), 1, 1),
@@ -274,13 +274,13 @@ const OpRecord scatter_add_op{
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::wide_numbers,
     .shape = join_shape,
-    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, sum_vjp}),
+    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_sum_vjp}),
     .batch = join_batch,
     .factors = join_factors(Reduction::sum),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("add"),
-    .reference = sum_reference,
+    .reference = row_sum_reference,
     .cost = join_cost,
     .samples = join_samples(),
 };
@@ -299,15 +299,15 @@ const OpRecord scatter_max_op{
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::numbers,
     .shape = join_shape,
-    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, extreme_vjp}),
+    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_extreme_vjp}),
     .batch = join_batch,
     .factors = join_factors(Reduction::max),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("maximum"),
-    .reference = max_reference,
+    .reference = row_max_reference,
     .cost = join_cost,
-    .samples = extreme_samples(),
+    .samples = row_extreme_samples(),
 };
 
 const OpRecord scatter_min_op{
@@ -323,15 +323,15 @@ const OpRecord scatter_min_op{
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::numbers,
     .shape = join_shape,
-    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, extreme_vjp}),
+    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_extreme_vjp}),
     .batch = join_batch,
     .factors = join_factors(Reduction::min),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("minimum"),
-    .reference = min_reference,
+    .reference = row_min_reference,
     .cost = join_cost,
-    .samples = extreme_samples(),
+    .samples = row_extreme_samples(),
 };
 
 OpFamily scatter_join_ops() { return {&scatter_add_op, &scatter_max_op, &scatter_min_op}; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "compile/host/kernels/scatter/scatter.h"
@@ -63,6 +64,28 @@ class SortedHits {
   std::int64_t end_;
   const std::uint32_t* begins_;
   const Hit* hits_;
+};
+
+/// Finds the grain of a position. Grains are about equally long, so that the first guess is close.
+class LeafFinder {
+ public:
+  explicit LeafFinder(const ScatterProblem& p)
+      : ends_(p.leaf_ends),
+        per_place_(static_cast<double>(ends_.size()) /
+                   static_cast<double>(std::max<std::int64_t>(p.count, 1))) {}
+
+  std::int64_t operator()(std::int64_t place) const {
+    if (ends_.size() < 2) return 0;
+    auto leaf = static_cast<std::size_t>(static_cast<double>(place) * per_place_);
+    leaf = std::min(leaf, ends_.size() - 1);
+    while (leaf > 0 && place < ends_[leaf - 1]) --leaf;
+    while (place >= ends_[leaf]) ++leaf;
+    return static_cast<std::int64_t>(leaf);
+  }
+
+ private:
+  std::span<const std::int64_t> ends_;
+  double per_place_;
 };
 
 }  // namespace tessera::kernels

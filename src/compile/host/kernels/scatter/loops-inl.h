@@ -19,28 +19,6 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 using One = std::integral_constant<std::int64_t, 1>;
 
-/// Finds the grain of a position. Grains are about equally long, so that the first guess is close.
-class LeafFinder {
- public:
-  explicit LeafFinder(const ScatterProblem& p)
-      : ends_(p.leaf_ends),
-        per_place_(static_cast<double>(ends_.size()) /
-                   static_cast<double>(std::max<std::int64_t>(p.count, 1))) {}
-
-  std::int64_t operator()(std::int64_t place) const {
-    if (ends_.size() < 2) return 0;
-    auto leaf = static_cast<std::size_t>(static_cast<double>(place) * per_place_);
-    leaf = std::min(leaf, ends_.size() - 1);
-    while (leaf > 0 && place < ends_[leaf - 1]) --leaf;
-    while (place >= ends_[leaf]) ++leaf;
-    return static_cast<std::int64_t>(leaf);
-  }
-
- private:
-  std::span<const std::int64_t> ends_;
-  double per_place_;
-};
-
 /// Joins the updates of rows. `Width` is the number of columns: a number, or a type that knows it.
 template <typename Join, typename Width>
 class RowJoiner {

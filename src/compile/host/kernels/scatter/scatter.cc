@@ -1,9 +1,12 @@
 #include "compile/host/kernels/scatter/scatter.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include <tessera/error.h>
 
 #include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/scatter/hits.h"
@@ -69,6 +72,7 @@ void for_each_block(LinePlace first, LinePlace end, std::int64_t columns, Visit 
 
 ScatterPlan::ScatterPlan(ScatterProblem problem, int num_workers) : problem_(std::move(problem)) {
   ScatterProblem& p = problem_;
+  require(p.count <= std::numeric_limits<std::uint32_t>::max(), "hits have places of 32 bits");
   const std::int64_t units = p.batch * p.outer;
   const bool is_free = p.leaf_ends.empty();
   const std::int64_t grains = is_free ? kFreeGrains : std::ssize(p.leaf_ends);
