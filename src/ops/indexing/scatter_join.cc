@@ -11,7 +11,7 @@ namespace tessera::ops {
 
 namespace {
 
-std::vector<Type> join_shape(const ShapeContext& c) {
+std::vector<Type> row_join_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_indices(c, 0);
   Type result = c.operands[1];
@@ -87,7 +87,7 @@ std::vector<ValueId> join_batch(BatchContext& c) {
 }
 
 /// Rows may be split: each shard applies the updates to the rows that it holds.
-FactorRule join_factors(Reduction reduction) {
+FactorRule row_join_factors(Reduction reduction) {
   return [reduction](const Attributes& attributes, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
     const auto num_batch = at(attributes.integer("num_batch"));
@@ -273,10 +273,10 @@ const OpRecord scatter_add_op{
     .source = "StableHLO, scatter; the transpose of gather",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::wide_numbers,
-    .shape = join_shape,
+    .shape = row_join_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_sum_vjp}),
     .batch = join_batch,
-    .factors = join_factors(Reduction::sum),
+    .factors = row_join_factors(Reduction::sum),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("add"),
@@ -298,10 +298,10 @@ const OpRecord scatter_max_op{
     .source = "StableHLO, scatter",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::numbers,
-    .shape = join_shape,
+    .shape = row_join_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_extreme_vjp}),
     .batch = join_batch,
-    .factors = join_factors(Reduction::max),
+    .factors = row_join_factors(Reduction::max),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("maximum"),
@@ -322,10 +322,10 @@ const OpRecord scatter_min_op{
     .source = "StableHLO, scatter",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::numbers,
-    .shape = join_shape,
+    .shape = row_join_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, row_extreme_vjp}),
     .batch = join_batch,
-    .factors = join_factors(Reduction::min),
+    .factors = row_join_factors(Reduction::min),
     .pattern = Pattern::opaque,
     .host = "scatter_join",
     .stablehlo = join_form("minimum"),

@@ -90,7 +90,8 @@ ScatterPlan::ScatterPlan(ScatterProblem problem, int num_workers) : problem_(std
   // Each part reads all indices. So there are fewer of them where an update has few columns.
   const bool is_narrow = row_bytes() <= kNarrowRow;
   const std::int64_t lines = units * p.rows.count * p.inner;
-  const std::int64_t most = std::max<std::int64_t>((is_narrow ? 1 : 2) * num_workers, units);
+  const std::int64_t most =
+      std::max<std::int64_t>(std::int64_t{is_narrow ? 1 : 2} * num_workers, units);
   num_parts_ = num_parts_for(num_workers, work, kMinPartTerms, std::min(lines, most));
   const std::int64_t row_of_tables = std::ssize(p.leaf_ends) * row_bytes();
   if (!is_narrow || std::ssize(p.leaf_ends) * p.rows.count > kTableRowsPerUpdate * p.count) return;
