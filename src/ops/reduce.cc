@@ -5,8 +5,8 @@
 
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
+#include "ops/reference/extremes.h"
 #include "ops/reference/leaves.h"
-#include "ops/reference/loops.h"
 #include "ops/rules.h"
 #include "ops/stablehlo/form.h"
 
@@ -131,18 +131,6 @@ HostArray folded(const ReferenceContext& c, T start, Combine combine) {
     out[at_result] = value;
   });
   return result;
-}
-
-template <typename T>
-constexpr T lowest_value() {
-  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
-  return std::numeric_limits<T>::lowest();
-}
-
-template <typename T>
-constexpr T highest_value() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
-  return std::numeric_limits<T>::max();
 }
 
 std::vector<HostArray> max_reference(const ReferenceContext& c) {

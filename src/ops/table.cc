@@ -176,6 +176,7 @@ constexpr OpFamily (*kFamilies[])() = {
     reduce_prod_ops,
     reduce_window_ops,
     rounding_ops,
+    scatter_join_ops,
     scatter_ops,
     shape_ops,
     sort_ops,

@@ -214,7 +214,8 @@ void gather(Program& p) {
   p.emit("gather", {{"dim", dim}, {"num_batch", num_batch}}, {x, indices(p, rows, shape[at(dim)])});
 }
 
-void scatter_add(Program& p) {
+/// `op`: scatter_add, scatter_max or scatter_min.
+void scatter_join(Program& p, const char* op) {
   const ValueId updates = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
   const std::int64_t dim = any_dim(p, updates);
   const std::int64_t end = p.random().between(dim, p.type(updates).rank());
@@ -224,7 +225,7 @@ void scatter_add(Program& p) {
   rows.insert(rows.begin(), shape.begin(), shape.begin() + num_batch);
   const std::int64_t size = p.size();
   const ValueId where = indices(p, rows, size);
-  p.emit("scatter_add", {{"dim", dim}, {"num_batch", num_batch}, {"size", size}}, {where, updates});
+  p.emit(op, {{"dim", dim}, {"num_batch", num_batch}, {"size", size}}, {where, updates});
 }
 
 void sort(Program& p) {
@@ -412,7 +413,9 @@ Recipes leaf_recipes() {
           {"random_split", {1, random_split}},
           {"reshape", {10, reshape}},
           {"reverse", {3, reverse}},
-          {"scatter_add", {6, scatter_add}},
+          {"scatter_add", {6, [](Program& p) { scatter_join(p, "scatter_add"); }}},
+          {"scatter_max", {2, [](Program& p) { scatter_join(p, "scatter_max"); }}},
+          {"scatter_min", {1, [](Program& p) { scatter_join(p, "scatter_min"); }}},
           {"sharding_constraint", {9, sharding_constraint}},
           {"slice", {5, slice}},
           {"sort", {3, sort}},

@@ -86,6 +86,9 @@ const std::vector<Call>& shape_calls() {
         return scatter(in.x, iota({2}, 0), 1) + scatter_add(in.x, iota({2}, 0), 1);
       },
       [](const Inputs& in) {
+        return segment_max(in.x, iota({4}, 0), 2) + segment_min(in.x, iota({4}, 0), 2);
+      },
+      [](const Inputs& in) {
         return dynamic_slice(in.x, {1, 2}, {2, 2});
       },
       [](const Inputs& in) {

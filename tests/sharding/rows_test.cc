@@ -102,6 +102,29 @@ TEST(SplitRows, OfUpdatesStayWhereTheyAre) {
   }
 }
 
+TEST(SplitRows, OfSegmentsTakeTheRowsThatTheyHold) {
+  Array x = numbers({64, 6});
+  x = where(less(x, -1), -0.0F, where(greater(x, 1), NAN, x));
+  const Array ids = random::randint(Key(6), {64}, -1, 13);
+  using Segment = Array (*)(Operand, Operand, std::int64_t);
+  for (const Segment segment : {Segment(segment_sum), Segment(segment_max), Segment(segment_min)}) {
+    const auto all = [=](const std::vector<Array>& in) { return segment(in[0], in[1], 12); };
+    const auto slope = [=](const std::vector<Array>& in) {
+      return grad([&](const Array& rows) {
+        const Array each = segment(rows, in[1], 12);
+        return sum(where(is_finite(each), square(each), 0));
+      })(in[0]);
+    };
+    for (const auto& [mesh, spec] : row_splits()) {
+      run_placed(mesh, all, {x, ids}, {spec});
+      run_placed(mesh, slope, {x, ids}, {spec});
+    }
+    // Each device joins its rows, and the joined rows are joined over the devices.
+    const Uses uses = run_placed(four(), all, {x, ids}, {P{"model"}, P{"model"}});
+    EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 12 * 6 * 4 * 3 / 4)});
+  }
+}
+
 TEST(SplitRows, OfGradientsAreSummedWhereTheyAre) {
   const auto gradient = [](const std::vector<Array>& in) {
     return grad([&](const Array& table) { return sum(square(take(table, in[1]))); })(in[0]);

@@ -41,6 +41,8 @@ const std::set<std::string>& exact_ops() {
                                               "gather",
                                               "gather_along",
                                               "scatter",
+                                              "scatter_max",
+                                              "scatter_min",
                                               "reduce_window_max",
                                               "reduce_window_min",
                                               "dynamic_slice",

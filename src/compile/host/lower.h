@@ -241,6 +241,7 @@ Lowerings move_lowerings();
 Lowerings reduce_lowerings();
 Lowerings reduce_prod_lowerings();
 Lowerings reduce_window_lowerings();
+Lowerings scatter_join_lowerings();
 Lowerings scatter_lowerings();
 Lowerings top_k_lowerings();
 

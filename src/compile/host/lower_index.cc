@@ -1,35 +1,17 @@
-// Lowerings of ops that index by data: gather, scatter_add, sort, and keys of random numbers.
+// Lowerings of ops that index by data: gather, sort, and keys of random numbers.
 
 #include <algorithm>
 #include <bit>
 
 #include "base/threefry.h"
-#include "compile/host/dense_tasks.h"
+#include "compile/host/dense/index_shape.h"
 #include "compile/host/kernels/index.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
-#include "compile/host/leaves.h"
 #include "ops/record.h"
 
 namespace tessera::compile::host {
 
 namespace {
-
-/// What gather and scatter_add do for each index of their batch dimensions.
-struct IndexShape {
-  std::int64_t batch;
-  std::int64_t outer;
-  std::int64_t inner;
-  std::int64_t num_indices;
-};
-
-IndexShape index_shape(const Equation& equation, const Shape& table, const Shape& indices) {
-  const auto num_batch = equation.attributes.integer("num_batch");
-  const auto split = table.begin() + equation.attributes.integer("dim");
-  return {.batch = product(table.begin(), table.begin() + num_batch),
-          .outer = product(table.begin() + num_batch, split),
-          .inner = product(split + 1, table.end()),
-          .num_indices = product(indices.begin() + num_batch, indices.end())};
-}
 
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
@@ -57,54 +39,6 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
                                      buffers[2] + i * problem.num_indices * bytes);
               });
         });
-  });
-}
-
-std::shared_ptr<const run::Kernel> scatter_add_kernel(const LowerContext& context,
-                                                      kernels::ScatterAddProblem problem,
-                                                      const IndexShape& shape) {
-  const std::int64_t each = problem.outer * problem.rows.count;
-  const std::int64_t hits = shape.num_indices / std::max<std::int64_t>(problem.rows.count, 1);
-  return make_range_kernel(
-      context, shape.batch * each, (hits + 1) * shape.inner,
-      [problem = std::move(problem), each, num_indices = shape.num_indices](
-          std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
-        const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
-        const std::int64_t bytes = problem.outer * problem.inner * element;
-        const auto* rows = reinterpret_cast<const std::int32_t*>(buffers[0]);
-        kernels::for_each_group(
-            {first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
-              kernels::scatter_add_rows(problem, lines, rows + i * num_indices,
-                                        buffers[1] + i * num_indices * bytes,
-                                        buffers[2] + i * problem.rows.count * bytes);
-            });
-      });
-}
-
-std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equation& equation) {
-  const auto num_batch = equation.attributes.integer("num_batch");
-  const DType dtype = context.function().type(equation.results[0]).dtype;
-  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    const ValueId indices = equation.operands[0];
-    const Shape index_box = context.box(indices, digits).size;
-    const ValueId table = equation.results[0];
-    const IndexShape shape = index_shape(equation, context.box(table, digits).size, index_box);
-    const auto dim = equation.attributes.integer("dim");
-    kernels::ScatterAddProblem problem{.dtype = dtype,
-                                       .outer = shape.outer,
-                                       .rows = held_rows(context, table, dim, digits),
-                                       .inner = shape.inner,
-                                       .order = {},
-                                       .leaf_ends = {}};
-    std::vector<LeafRange> ranges;
-    for (std::size_t d = static_cast<std::size_t>(num_batch); d < index_box.size(); ++d) {
-      ranges.push_back(leaf_range(context.layout(indices), d, digits));
-    }
-    const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), equation, dtype);
-    problem.order =
-        leaf_order(leaves, row_major_strides({index_box.begin() + num_batch, index_box.end()}));
-    problem.leaf_ends = leaf_ends(leaves);
-    return scatter_add_kernel(context, std::move(problem), shape);
   });
 }
 
@@ -218,7 +152,6 @@ Lowerings index_lowerings() {
           {"random_bits", lower_random_bits, true},
           {"random_fold_in", lower_random_fold_in, true},
           {"random_split", lower_random_split, true},
-          {"scatter_add", lower_scatter_add, true, Arithmetic::wide},
           {"sort", lower_sort, true, Arithmetic::wide}};
 }
 

@@ -3,12 +3,15 @@
 #include <array>
 #include <numeric>
 
+#include "ops/stablehlo/writer.h"
 #include "stablehlo/import/folds.h"
 #include "stablehlo/import/row_numbers.h"
 
 namespace tessera::stablehlo {
 
 namespace {
+
+constexpr std::int64_t kZero = 0;
 
 Values gather(Context& c) {
   ir::Builder& b = c.b();
@@ -106,7 +109,7 @@ Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
 /// A scatter as one of rows: row numbers[i] of the tables is joined with lines[i].
 struct RowScatter {
   Table form;
-  ValueId numbers;  // [count], i32, at least 0; those of rows that do not exist are dropped
+  ValueId numbers;  // [count], i32; those of rows that do not exist are dropped
   Values tables;    // [before.., rows, after..]
   Values lines;     // [count, before.., after..]
 
@@ -126,12 +129,17 @@ bool is_associative(std::string_view join) {
   return std::ranges::find(kNames, join) != kNames.end();
 }
 
+/// Whether several updates may name one row.
+bool has_repeats(Context& c, const RowScatter& rows) {
+  return num_elements(c.type(rows.numbers).shape) > 1 && !c.boolean("unique_indices");
+}
+
 /// The updates of each row are joined in their order, then the element with them.
 Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   ir::Builder& b = c.b();
   const Join join(c, body, rows.tables.size());
-  const std::int64_t count = num_elements(c.type(rows.numbers).shape);
-  if (count > 1 && !c.boolean("unique_indices")) {
+  if (has_repeats(c, rows)) {
+    const std::int64_t count = num_elements(c.type(rows.numbers).shape);
     c.need(is_associative(joined_by(body)) || c.op.find(kAssociative) != nullptr,
            "several updates for one element by such a body");
     const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
@@ -162,23 +170,55 @@ bool replaces(const Region& body, std::size_t count) {
 RowScatter summed(Context& c, RowScatter rows) {
   ir::Builder& b = c.b();
   const Type numbers = c.type(rows.numbers);
+  const std::int64_t count = numbers.shape[0];
   const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, numbers.shape, 0)}, 0);
-  const ValueId before = ops::pad(b, ops::slice_dim(b, sorted[0], 0, 0, numbers.shape[0] - 1),
-                                  ops::scalar(b, -1, DType::i32), {1}, {0});
-  const ValueId is_first = ops::convert(b, ops::compare(b, "ne", sorted[0], before), DType::i32);
-  const ValueId count = b.emit("cumsum", {{"dim", 0}, {"reverse", false}}, {is_first});
-  const ValueId place = ops::sub(b, count, ops::full(b, 1, numbers));
+  const ValueId is_other = ops::compare(b, "ne", ops::slice_dim(b, sorted[0], 0, 1, count),
+                                        ops::slice_dim(b, sorted[0], 0, 0, count - 1));
+  const ValueId is_first =
+      ops::pad(b, ops::convert(b, is_other, DType::i32), ops::scalar(b, 1, DType::i32), {1}, {0});
+  const ValueId number = b.emit("cumsum", {{"dim", kZero}, {"reverse", false}}, {is_first});
+  const ValueId place = ops::sub(b, number, ops::full(b, 1, numbers));
   const ValueId of_update = ops::scatter(b, ops::full(b, 0, numbers), sorted[1], place, 0);
   const DType dtype = c.type(rows.lines[0]).dtype;
   const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(dtype));
-  const ValueId sums = ops::scatter_add(b, of_update, wide, 0, numbers.shape[0]);
+  const ValueId sums = ops::scatter_add(b, of_update, wide, 0, count);
   rows.lines = {ops::convert(b, sums, dtype)};
   const ValueId outside = ops::full(b, static_cast<double>(rows.form.num_rows()), numbers);
   rows.numbers = ops::scatter(b, outside, place, sorted[0], 0);
   return rows;
 }
 
-Values scattered(Context& c, const RowScatter& rows, bool is_splat) {
+/// Whether the array to scatter to is made of the element that changes no join with others. Sums of
+/// updates begin at +0.0, so that they are never -0.0.
+bool changes_nothing(const Context& c, std::string_view join, DType dtype) {
+  const auto splat = c.frame.splats.find(c.operand(0));
+  const bool is_exact = is_float(dtype) || size_bytes(dtype) <= 4;  // as a double
+  return splat != c.frame.splats.end() && is_exact && join != "subtract" &&
+         splat->second == ops::hlo::identity_of(join, dtype);
+}
+
+/// All rows are joined with a table of what the updates of each are.
+ValueId joined_with_all(Context& c, const RowScatter& rows, std::string_view join) {
+  ir::Builder& b = c.b();
+  const bool is_sum = join == "add" || join == "subtract";
+  const DType dtype = c.type(rows.tables[0]).dtype;
+  ValueId lines = rows.form.in_place(b, rows.lines[0], 1);
+  if (is_sum) lines = ops::convert(b, lines, ops::sum_dtype(dtype));
+  const std::string_view op = is_sum              ? "scatter_add"
+                              : join == "maximum" ? "scatter_max"
+                                                  : "scatter_min";
+  const ValueId updates =
+      b.emit(op, {{"dim", rows.form.dim()}, {"num_batch", kZero}, {"size", rows.form.num_rows()}},
+             {rows.numbers, lines});
+  const ValueId of_rows = ops::convert(b, updates, dtype);
+  if (changes_nothing(c, join, dtype)) return of_rows;
+  if (is_sum) {
+    return b.emit(join == "subtract" ? "sub" : "add", {}, {rows.tables[0], of_rows});
+  }
+  return b.emit(join == "maximum" ? "max" : "min", {}, {rows.tables[0], of_rows});
+}
+
+Values scattered(Context& c, const RowScatter& rows) {
   ir::Builder& b = c.b();
   const Region body = without_copies(c.region(0));
   Values results;
@@ -189,29 +229,22 @@ Values scattered(Context& c, const RowScatter& rows, bool is_splat) {
     return results;
   }
   const std::string_view join = joined_by(body);
-  const ValueId table = rows.tables[0];
-  const Type type = c.type(table);
   const bool is_sum = join == "add" || join == "subtract";
-  if (!is_sum || type.dtype == DType::boolean || rows.tables.size() != 1) {
+  const bool is_extreme = join == "maximum" || join == "minimum";
+  const Type type = c.type(rows.tables[0]);
+  if (type.dtype == DType::boolean || rows.tables.size() != 1 || !(is_sum || is_extreme)) {
     return scattered_by_body(c, body, rows);
   }
   // A constant table is written as a whole. Of any other, a few rows are changed in place.
-  const std::int64_t count = num_elements(c.type(rows.numbers).shape);
-  const bool is_small = 4 * count <= rows.form.num_rows();
-  const bool is_unique = count == 1 || c.boolean("unique_indices");
-  if (!is_splat && (is_unique || is_small)) {
-    RowScatter sums = is_unique ? rows : summed(c, rows);
-    const ValueId old = sums.read(b, 0);
-    const ValueId line = sums.lines[0];
-    const ValueId changed = join == "subtract" ? ops::sub(b, old, line) : ops::add(b, old, line);
-    return {sums.written(b, 0, changed)};
-  }
-  const ValueId wide =
-      ops::convert(b, rows.form.in_place(b, rows.lines[0], 1), ops::sum_dtype(type.dtype));
-  const ValueId sums =
-      ops::scatter_add(b, rows.numbers, wide, rows.form.dim(), rows.form.num_rows());
-  const ValueId sum = ops::convert(b, sums, type.dtype);
-  return {join == "subtract" ? ops::sub(b, table, sum) : ops::add(b, table, sum)};
+  const bool is_splat = c.frame.splats.contains(c.operand(0));
+  const bool is_small = 4 * num_elements(c.type(rows.numbers).shape) <= rows.form.num_rows();
+  if (!has_repeats(c, rows) && !(is_sum && is_splat)) return scattered_by_body(c, body, rows);
+  if (is_splat || !is_small) return {joined_with_all(c, rows, join)};
+  if (is_extreme) return scattered_by_body(c, body, rows);
+  const RowScatter sums = summed(c, rows);
+  const ValueId changed =
+      b.emit(join == "subtract" ? "sub" : "add", {}, {sums.read(b, 0), sums.lines[0]});
+  return {sums.written(b, 0, changed)};
 }
 
 /// The dimension of which each row of an array has one updated element, if it is made of equal
@@ -310,7 +343,7 @@ Values scatter(Context& c) {
     by_rows.lines.push_back(ops::reshape(b, lines, joined({count}, table.row())));
     by_rows.tables.push_back(table.of(b, c.operand(i)));
   }
-  Values results = scattered(c, by_rows, c.frame.splats.contains(c.operand(0)));
+  Values results = scattered(c, by_rows);
   for (ValueId& each : results) each = table.array(b, each);
   return results;
 }

@@ -81,7 +81,9 @@ class RowNumbers {
       const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
       rows_.numbers = ops::add(b_, scaled, place);
     }
-    if (valid_) {
+    // An index of the only dimension is out of range as the number of a row, too.
+    const bool is_number = rows_.dims.size() == 1 && rows_.windows.empty();
+    if (valid_ && !is_number) {
       const ValueId outside = number(product(sizes_of(in_.shape, rows_.dims)));
       rows_.numbers = ops::select(b_, spread(*valid_), rows_.numbers, outside);
     }

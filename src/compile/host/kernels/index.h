@@ -53,21 +53,6 @@ struct GatherProblem {
 void gather_rows(const GatherProblem& problem, const Lines& lines, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result);
 
-/// updates [outer, order.size(), inner] -> [outer, rows.count, inner]. Row r is the sum of the
-/// updates whose index is rows.first + r. The terms are added within the grains of `order`, and the
-/// grains by the tree. Updates with other indices are dropped.
-struct ScatterAddProblem {
-  DType dtype;
-  std::int64_t outer;
-  HeldRows rows;
-  std::int64_t inner;
-  std::vector<std::int64_t> order;      // the updates in the order of the sum
-  std::vector<std::int64_t> leaf_ends;  // positions in `order`
-};
-/// Writes this range of lines of the result.
-void scatter_add_rows(const ScatterAddProblem& problem, const Lines& lines,
-                      const std::int32_t* indices, const std::byte* updates, std::byte* result);
-
 /// Sorts along the middle dimension of [outer, size, inner] by the first operand. The sort is
 /// stable, and NaN comes last. The other operands are permuted in the same way.
 struct SortProblem {

@@ -86,67 +86,6 @@ TEST(Gather, OutOfRangeTheFirstRowsGiveNanOrTheLowestValueAndOthersZero) {
   check_gather<std::uint8_t>(0);
 }
 
-/// For each row, adds the updates of each grain in order, then all grains by the tree.
-template <typename T>
-std::vector<T> naive_scatter(const ScatterAddProblem& p, const std::vector<std::int32_t>& indices,
-                             const std::vector<T>& updates) {
-  std::vector<T> result;
-  const auto count = static_cast<std::int64_t>(p.order.size());
-  for (std::int64_t n = 0; n < p.outer * p.rows.count * p.inner; ++n) {
-    const std::int64_t row = p.rows.first + n / p.inner % p.rows.count;
-    const std::int64_t outer = n / p.inner / p.rows.count;
-    std::vector<T> leaves;
-    std::int64_t begin = 0;
-    for (std::int64_t end : p.leaf_ends) {
-      T sum{};
-      for (; begin < end; ++begin) {
-        const std::int64_t update = p.order[at(begin)];
-        if (indices[at(update)] != row) continue;
-        sum =
-            testing::naive_add(sum, updates[at((outer * count + update) * p.inner + n % p.inner)]);
-      }
-      leaves.push_back(sum);
-    }
-    result.push_back(testing::naive_tree(std::span<const T>(leaves), testing::naive_add<T>));
-  }
-  return result;
-}
-
-template <typename T>
-void check_scatter(int count) {
-  Random random;
-  for (int i = 0; i < count; ++i) {
-    ScatterAddProblem p{.dtype = testing::dtype_of<T>(),
-                        .outer = random.integer(1, 3),
-                        .rows = random_rows(random),
-                        .inner = random.integer(1, 40),
-                        .order = {},
-                        .leaf_ends = {}};
-    const std::int64_t num_updates = random.integer(0, 60);
-    for (std::int64_t k = 0; k < num_updates; ++k) p.order.push_back(k);
-    if (random.one_in(2)) std::shuffle(p.order.begin(), p.order.end(), random.engine);
-    for (std::int64_t leaf = random.integer(0, 11); leaf > 0; --leaf) {
-      p.leaf_ends.push_back(random.integer(0, num_updates));
-    }
-    p.leaf_ends.push_back(num_updates);
-    std::sort(p.leaf_ends.begin(), p.leaf_ends.end());
-    const auto indices = random_indices(random, num_updates, p.rows.total);
-    auto updates = random_values<T>(random, at(p.outer * num_updates * p.inner), random.one_in(3));
-    std::vector<T> found(at(p.outer * p.rows.count * p.inner), T{77});
-    for (const Lines& lines : random_pieces(random, p.outer * p.rows.count))
-      scatter_add_rows(p, lines, indices.data(), bytes_of(updates), bytes_of(found));
-    ASSERT_TRUE(same_bits(found, naive_scatter(p, indices, updates)))
-        << num_updates << " updates, leaf ends " << to_string(p.leaf_ends);
-  }
-}
-
-TEST(ScatterAdd, DuplicatesAreAddedByTheTreeAndOthersDropped) {
-  check_scatter<float>(400);
-  check_scatter<double>(50);
-  check_scatter<std::int32_t>(50);
-  check_scatter<std::uint32_t>(50);
-}
-
 template <typename T>
 void check_sort() {
   Random random;
