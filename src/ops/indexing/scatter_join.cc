@@ -289,11 +289,10 @@ const OpRecord scatter_max_op{
     .name = "scatter_max",
     .doc =
         "For updates [a.., indices.., b..], an array [a.., size, b..] of the greatest update for "
-        "each "
-        "row that the indices name; NaN wins and -0 < +0. Rows without updates have -inf, or the "
-        "lowest integer. Updates with an index out of range are dropped, and those that equal the "
-        "greatest update "
-        "share its cotangent. The first `num_batch` dimensions of both operands are batch "
+        "each row that the indices name; NaN wins and -0 < +0. Rows without updates have -inf, or "
+        "the lowest integer. Updates with an index out of range are dropped, and those that equal "
+        "the greatest update share its cotangent. The first `num_batch` dimensions of both "
+        "operands are batch "
         "dimensions.",
     .source = "StableHLO, scatter",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
@@ -316,8 +315,8 @@ const OpRecord scatter_min_op{
         "For updates [a.., indices.., b..], an array [a.., size, b..] of the least update for each "
         "row that the indices name; NaN wins and -0 < +0. Rows without updates have inf, or the "
         "highest integer. Updates with an index out of range are dropped, and those that equal the "
-        "least update "
-        "share its cotangent. The first `num_batch` dimensions of both operands are batch "
+        "least update share its cotangent. The first `num_batch` dimensions of both operands are "
+        "batch "
         "dimensions.",
     .source = "StableHLO, scatter",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
