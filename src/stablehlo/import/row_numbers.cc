@@ -104,10 +104,19 @@ class RowNumbers {
     c_.need(i < in_.lead_batch.size(), "batch dimensions that do not match");
     return ops::iota(b_, DType::i32, full_, in_.lead_batch[i]);
   }
+  /// Element `at` of each index vector. Vectors that were joined of their elements are not needed.
+  ValueId element(std::int64_t last, std::int64_t at) {
+    const ir::Equation* maker = c_.frame.maker_of(in_.indices);
+    const bool is_joined = maker != nullptr && ir::op_name(*maker->op) == "concatenate" &&
+                           maker->attributes.integer("dim") == last &&
+                           maker->operands.size() == in_.named.size();
+    return is_joined ? maker->operands[static_cast<std::size_t>(at)]
+                     : ops::slice_dim(b_, in_.indices, last, at, at + 1);
+  }
   ValueId named_place(std::int64_t dim) {
     const auto last = static_cast<std::int64_t>(in_.lead.size());
     const auto at = static_cast<std::int64_t>(place_of(in_.named, dim));
-    ValueId start = ops::reshape(b_, ops::slice_dim(b_, in_.indices, last, at, at + 1), in_.lead);
+    ValueId start = ops::reshape(b_, element(last, at), in_.lead);
     const std::int64_t highest = size(dim) - window(dim);
     const Type type{DType::i32, in_.lead};
     const ValueId low = ops::full(b_, 0, type);
