@@ -99,15 +99,6 @@ void copy_run(const T* from, T* to, const Dim& dim) {
 }
 
 template <typename T>
-void copy_transposed(const TransposedMatrix& m, const T* from, T* to) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    transpose(m, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
-  } else {
-    transpose(m, from, to);
-  }
-}
-
-template <typename T>
 void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
   if (dims.empty()) dims.push_back({1, 1, 1});
   const Dim last = dims.back();
@@ -127,7 +118,7 @@ void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
                                 .to_stride = line->to};
   dims.erase(line);
   for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
-    copy_transposed(matrix, from + source, to + target);
+    transpose(matrix, from + source, to + target);
   });
 }
 

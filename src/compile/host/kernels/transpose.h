@@ -16,6 +16,7 @@ struct TransposedMatrix {
 void transpose(const TransposedMatrix& matrix, const float* from, float* to);
 void transpose(const TransposedMatrix& matrix, const std::uint8_t* from, std::uint8_t* to);
 void transpose(const TransposedMatrix& matrix, const std::uint16_t* from, std::uint16_t* to);
+void transpose(const TransposedMatrix& matrix, const std::uint32_t* from, std::uint32_t* to);
 void transpose(const TransposedMatrix& matrix, const std::uint64_t* from, std::uint64_t* to);
 
 }  // namespace tessera::kernels

@@ -32,11 +32,11 @@ struct FloatSquares {
   }
 };
 
-/// The same with as many columns as a block of 128 bits has elements, of up to two blocks of rows.
-template <typename T>
+/// The same with as many columns as a block of 128 bits has elements, of up to `kBytes` of rows.
+template <typename T, std::size_t kBytes>
 struct Blocks {
   using Element = T;
-  using Row = hn::CappedTag<T, 32 / sizeof(T)>;
+  using Row = hn::CappedTag<T, kBytes / sizeof(T)>;
   static constexpr std::int64_t kRows = hn::MaxLanes(Row());
   static constexpr std::int64_t kColumns =
       HWY_MIN(kRows, static_cast<std::int64_t>(16 / sizeof(T)));
@@ -69,21 +69,22 @@ struct Blocks {
   }
 };
 
+template <typename T>
+void TransposeElements(const TransposedMatrix& m, const T* from, T* to) {
+  for (std::int64_t r = 0; r < m.rows; ++r) {
+    for (std::int64_t c = 0; c < m.columns; ++c) {
+      to[r * m.to_stride + c] = from[c * m.from_stride + r];
+    }
+  }
+}
+
 /// Works on panels whose rows fill one cache line of the source. The target is written in long
 /// runs, and the rest of a source line is still cached when the second half of the panel needs it.
 /// The last pieces overlap those before them.
 template <class Pieces, typename T = typename Pieces::Element>
-void TransposeBy(const TransposedMatrix& m, const T* from, T* to) {
+void TransposePanels(const TransposedMatrix& m, const T* from, T* to) {
   constexpr std::int64_t kPanelRows = 64 / sizeof(T);
   constexpr std::int64_t kPanelColumns = 512;
-  if (m.rows < Pieces::kRows || m.columns < Pieces::kColumns) {
-    for (std::int64_t r = 0; r < m.rows; ++r) {
-      for (std::int64_t c = 0; c < m.columns; ++c) {
-        to[r * m.to_stride + c] = from[c * m.from_stride + r];
-      }
-    }
-    return;
-  }
   for (std::int64_t row = 0; row < m.rows; row += kPanelRows) {
     const std::int64_t end_row = HWY_MIN(row + kPanelRows, m.rows);
     for (std::int64_t column = 0; column < m.columns; column += kPanelColumns) {
@@ -100,17 +101,30 @@ void TransposeBy(const TransposedMatrix& m, const T* from, T* to) {
   }
 }
 
+/// In pieces as large as the matrix has room for.
+template <class Large, typename T = typename Large::Element>
+void TransposeBy(const TransposedMatrix& m, const T* from, T* to) {
+  using Small = Blocks<T, 16>;
+  if (m.rows >= Large::kRows && m.columns >= Large::kColumns) {
+    TransposePanels<Large>(m, from, to);
+  } else if (m.rows >= Small::kRows && m.columns >= Small::kColumns) {
+    TransposePanels<Small>(m, from, to);
+  } else {
+    TransposeElements(m, from, to);
+  }
+}
+
 void Transpose(const TransposedMatrix& m, const float* from, float* to) {
   TransposeBy<FloatSquares>(m, from, to);
 }
 void Transpose8(const TransposedMatrix& m, const std::uint8_t* from, std::uint8_t* to) {
-  TransposeBy<Blocks<std::uint8_t>>(m, from, to);
+  TransposeBy<Blocks<std::uint8_t, 32>>(m, from, to);
 }
 void Transpose16(const TransposedMatrix& m, const std::uint16_t* from, std::uint16_t* to) {
-  TransposeBy<Blocks<std::uint16_t>>(m, from, to);
+  TransposeBy<Blocks<std::uint16_t, 32>>(m, from, to);
 }
 void Transpose64(const TransposedMatrix& m, const std::uint64_t* from, std::uint64_t* to) {
-  TransposeBy<Blocks<std::uint64_t>>(m, from, to);
+  TransposeBy<Blocks<std::uint64_t, 32>>(m, from, to);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
