@@ -78,13 +78,12 @@ void TransposeElements(const TransposedMatrix& m, const T* from, T* to) {
   }
 }
 
-/// Works on panels whose rows fill one cache line of the source. The target is written in long
-/// runs, and the rest of a source line is still cached when the second half of the panel needs it.
-/// The last pieces overlap those before them.
+/// Works on panels of a few lines of each of a few rows of the source, which touch few pages and
+/// stay cached until the last pieces have used them. The last pieces overlap those before them.
 template <class Pieces, typename T = typename Pieces::Element>
 void TransposePanels(const TransposedMatrix& m, const T* from, T* to) {
-  constexpr std::int64_t kPanelRows = 64 / sizeof(T);
-  constexpr std::int64_t kPanelColumns = 512;
+  constexpr std::int64_t kPanelRows = 512 / sizeof(T);
+  constexpr std::int64_t kPanelColumns = 64;
   for (std::int64_t row = 0; row < m.rows; row += kPanelRows) {
     const std::int64_t end_row = HWY_MIN(row + kPanelRows, m.rows);
     for (std::int64_t column = 0; column < m.columns; column += kPanelColumns) {
