@@ -75,12 +75,16 @@ class RowNumbers {
     }
     full_ = in_.lead;
     for (const std::int64_t dim : rows_.windows) full_.push_back(window(dim));
-    rows_.numbers = number(0);
     for (const std::int64_t dim : rows_.dims) {
       const ValueId place = has(in_.batch, dim) ? batch_place(dim) : named_place(dim);
-      const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
-      rows_.numbers = ops::add(b_, scaled, place);
+      if (dim == rows_.dims[0]) {
+        rows_.numbers = place;
+      } else {
+        const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
+        rows_.numbers = ops::add(b_, scaled, place);
+      }
     }
+    if (rows_.dims.empty()) rows_.numbers = number(0);
     if (valid_) {
       const ValueId outside = number(product(sizes_of(in_.shape, rows_.dims)));
       rows_.numbers = ops::select(b_, spread(*valid_), rows_.numbers, outside);
