@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "compile/host/kernels/tile/tile_program_internal.h"
 #include "compile/host/kernels/transpose.h"
@@ -76,16 +77,32 @@ void store_typed(const Rows& rows, const T* tile, T* to) {
 }
 
 template <class T>
+T counted(std::int64_t count) {
+  if constexpr (detail::kIsHalf<T>) {
+    return T(static_cast<double>(count));
+  } else {
+    return static_cast<T>(count);
+  }
+}
+
+// Integers wrap.
+template <class T, class Step>
+void count_up(Step start, Step step, T* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i, start += step) to[i] = static_cast<T>(start);
+}
+
+template <class T>
 void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n) {
   T* target = reinterpret_cast<T*>(to);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t count = start + i * stride;
-    if constexpr (detail::kIsHalf<T>) {
-      target[i] = T(static_cast<double>(count));
-    } else {
-      target[i] = static_cast<T>(count);
-    }
+  if (stride == 0) {
+    std::fill_n(target, n, counted<T>(start));
+    return;
   }
+  if constexpr (std::is_integral_v<T>) {
+    using Step = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    return count_up(static_cast<Step>(start), static_cast<Step>(stride), target, n);
+  }
+  for (std::int64_t i = 0; i < n; ++i) target[i] = counted<T>(start + i * stride);
 }
 
 // Calls body with a value of the unsigned integer type that has `bytes` bytes.
