@@ -119,6 +119,8 @@ register_all("index", {
     "dynamic": lambda x: lax.dynamic_slice(x, (jnp.int32(3), 1, 0), (2, 3, 5)),
     "update": lambda x: lax.dynamic_update_slice(x, x[:1, :2], (3, 1, 0)),
     "one_hot": lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 7), "top_k": lambda x: lax.top_k(x, 3),
+    "top_k_ties": lambda x: lax.top_k(jnp.round(x), 4),
+    "top_k_long": lambda x: lax.top_k(jnp.round(4 * x).reshape(-1), 25),
     "approx_max_k": lambda x: lax.approx_max_k(x, 3), "approx_min_k":
     lambda x: lax.approx_min_k(x, 2, reduction_dimension=0),
     "searchsorted": lambda x: jnp.searchsorted(jnp.sort(x[0, 0]), x[1, 0]),

@@ -123,6 +123,28 @@ for axis in (0, 1, 2):
 add("cross_entropy", jax.grad(lambda x, at: -jnp.sum(jnp.take_along_axis(
     jax.nn.log_softmax(x), at[:, None], 1))), random(6, 9), AT[:, 0] % 9, unwanted=["scatter"])
 
+PLACES = np.random.RandomState(5).randint(-9, 9, (6, 5)).astype(np.int32)
+for axis in (0, 1):
+    add(f"along_{axis}", functools.partial(jnp.take_along_axis, axis=axis), ROWS, PLACES,
+        unwanted=["reduce_and"])
+add("points", lambda x, i, j: x[i, j], ROWS, PLACES % 6, PLACES, unwanted=["concatenate"])
+add("changed_points", lambda x, i, j: x.at[i, j].add(1.5), ROWS, PLACES % 6, PLACES % 5,
+    unwanted=["concatenate"])
+
+# Searches, among numbers that JAX has an order of its own for.
+EDGES = np.float32([-np.inf, -7, -1.5, -0.0, 0.0, 0.0, 1.5, 3, np.inf, np.nan])
+SOUGHT = np.concatenate([EDGES, random(40) * 3, -EDGES])
+for side in ("left", "right"):
+    for dtype in (np.float32, np.float16, jnp.bfloat16):
+        add(f"search_{side}_{np.dtype(dtype)}",
+            functools.partial(jnp.searchsorted, side=side), EDGES.astype(dtype),
+            SOUGHT.astype(dtype), unwanted=["bitcast", " div"])
+WHOLE = np.uint32([0, 1, 7, 8, 9, 1 << 31, (1 << 32) - 1])
+for divisor in (1, 8, 1 << 31):
+    add(f"divide_by_{divisor}", lambda x, d=divisor: (
+        lax.div(x, jnp.full_like(x, d)), lax.rem(x, jnp.full_like(x, d))), WHOLE,
+        unwanted=[" div", " rem"])
+
 
 def one_hot(join, x, at):
     rows = jnp.arange(6)

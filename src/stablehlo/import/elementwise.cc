@@ -1,5 +1,7 @@
 // Operations that act on each element.
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "ops/stablehlo/writer.h"
 #include "stablehlo/bytecode/scalars.h"
@@ -72,6 +74,30 @@ Values same(Context& c) {
   return {c.b().emit(logical.empty() ? names().at(kind) : logical, {}, c.operands)};
 }
 
+/// The exponent of a power of two that all elements of an unsigned integer are.
+std::optional<int> power_of(const Context& c, ValueId x) {
+  const auto splat = c.frame.splats.find(x);
+  const DType dtype = c.type(x).dtype;
+  if (splat == c.frame.splats.end() || !is_integer(dtype) || is_signed(dtype)) return std::nullopt;
+  int exponent = 0;
+  if (std::frexp(splat->second, &exponent) != 0.5 || exponent < 1) return std::nullopt;
+  return exponent - 1;
+}
+
+Values divide(Context& c) {
+  const std::optional<int> power = power_of(c, c.operand(1));
+  if (!power) return same(c);
+  const ValueId count = ops::full(c.b(), *power, c.type(c.operand(1)));
+  return {c.b().emit("shift_right_logical", {}, {c.operand(0), count})};
+}
+
+Values remainder(Context& c) {
+  if (!power_of(c, c.operand(1))) return same(c);
+  const double mask = c.frame.splats.at(c.operand(1)) - 1;
+  const Type& type = c.type(c.operand(1));
+  return {ops::bitwise_and(c.b(), c.operand(0), ops::full(c.b(), mask, type))};
+}
+
 Values exclusive_or(Context& c) {
   if (const auto bits = random_bits_of(c)) return {*bits};
   return same(c);
@@ -131,6 +157,65 @@ ValueId total_order(Context& c, ValueId x) {
   return ops::select(b, is_negative, turned, bits);
 }
 
+/// Whether a value is this comparison of `x` with a number for which `is_it` holds, or with itself.
+template <typename IsIt>
+bool is_compared(Context& c, ValueId value, std::string_view direction, ValueId x, IsIt is_it) {
+  const ir::Equation* maker = c.frame.maker_of(value);
+  return maker != nullptr && ir::op_name(*maker->op) == "compare" &&
+         maker->attributes.get<std::string>("direction") == direction && maker->operands[0] == x &&
+         is_it(maker->operands[1]);
+}
+
+/// The two choices of a select of which the first is a number for which `is_it` holds.
+template <typename IsIt>
+std::optional<std::array<ValueId, 2>> chosen(Context& c, ValueId value, IsIt is_it) {
+  const ir::Equation* maker = c.frame.maker_of(value);
+  if (maker == nullptr || ir::op_name(*maker->op) != "select" || !is_it(maker->operands[1])) {
+    return std::nullopt;
+  }
+  return std::array{maker->operands[0], maker->operands[2]};
+}
+
+/// Before sorting and searching, JAX makes one NaN of all and 0 of -0. The array of which `x` was
+/// made in this way, if it was.
+std::optional<ValueId> with_any_zeros(Context& c, ValueId x) {
+  const auto has = [&](ValueId value, auto is_number) {
+    const auto splat = c.frame.splats.find(value);
+    return splat != c.frame.splats.end() && !std::signbit(splat->second) &&
+           is_number(splat->second);
+  };
+  const auto is_nan = [&](ValueId value) {
+    return has(value, [](double number) { return std::isnan(number); });
+  };
+  const auto is_zero = [&](ValueId value) {
+    return has(value, [](double number) { return number == 0; });
+  };
+  const auto outer = chosen(c, x, is_nan);
+  const auto inner = outer ? chosen(c, (*outer)[1], is_zero) : std::nullopt;
+  if (!inner) return std::nullopt;
+  const ValueId source = (*inner)[1];
+  const auto is_source = [&](ValueId value) { return value == source; };
+  const bool is_it = is_compared(c, (*outer)[0], "ne", source, is_source) &&
+                     is_compared(c, (*inner)[0], "eq", source, is_zero);
+  return is_it ? std::optional(source) : std::nullopt;
+}
+
+/// x <= y where NaN is equal to itself and greater than all numbers.
+ValueId at_most(Context& c, ValueId x, ValueId y) {
+  ir::Builder& b = c.b();
+  return ops::bitwise_or(b, ops::compare(b, "le", x, y), ops::compare(b, "ne", y, y));
+}
+
+/// Such a comparison; none for eq and ne.
+std::optional<ValueId> compared_with_nan(Context& c, std::string_view direction, ValueId x,
+                                         ValueId y) {
+  if (direction == "le") return at_most(c, x, y);
+  if (direction == "ge") return at_most(c, y, x);
+  if (direction == "lt") return ops::bitwise_not(c.b(), at_most(c, y, x));
+  if (direction == "gt") return ops::bitwise_not(c.b(), at_most(c, x, y));
+  return std::nullopt;
+}
+
 Values compare(Context& c) {
   std::string direction(c.text("comparison_direction"));
   for (char& letter : direction) letter = static_cast<char>(std::tolower(letter));
@@ -138,6 +223,10 @@ Values compare(Context& c) {
   ValueId y = c.operand(1);
   c.need(c.text("compare_type") != "WEAKORDER", "comparisons in a weak order");
   if (c.text("compare_type") == "TOTALORDER" && is_float(c.type(x).dtype)) {
+    const auto left = with_any_zeros(c, x);
+    const auto right = left ? with_any_zeros(c, y) : std::nullopt;
+    const auto result = right ? compared_with_nan(c, direction, *left, *right) : std::nullopt;
+    if (result) return {*result};
     x = total_order(c, x);
     y = total_order(c, y);
   }
@@ -227,7 +316,19 @@ Values clamp(Context& c) {
                      spread(c, c.operand(2), shape))};
 }
 
-Values convert(Context& c) { return {ops::convert(c.b(), c.operand(0), c.result().dtype)}; }
+/// A small positive integer that is known stays known.
+Values convert(Context& c) {
+  const DType dtype = c.result().dtype;
+  const ValueId result = ops::convert(c.b(), c.operand(0), dtype);
+  const auto splat = c.frame.splats.find(c.operand(0));
+  const bool has_room = is_integer(dtype) && size_bytes(dtype) >= sizeof(std::int32_t);
+  if (has_room && splat != c.frame.splats.end() && splat->second >= 0 &&
+      splat->second <= std::numeric_limits<std::int32_t>::max() &&
+      splat->second == std::floor(splat->second)) {
+    c.frame.splats[result] = splat->second;
+  }
+  return {result};
+}
 
 /// The unsigned integers of this size.
 DType words_of(std::size_t bytes) {
@@ -327,8 +428,10 @@ const Handlers& elementwise_handlers() {
                          {"complex", complex},
                          {"constant", constant},
                          {"convert", convert},
+                         {"divide", divide},
                          {"imag", imag},
                          {"real", real},
+                         {"remainder", remainder},
                          {"reduce_precision", reduce_precision},
                          {"round_nearest_afz", round_away},
                          {"select", select}};

@@ -267,10 +267,33 @@ ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view j
   return c.b().emit(join, {}, {result, ops::broadcast_scalar(c.b(), one, type.shape)});
 }
 
+namespace {
+
+/// An array without the dimensions `dims`, if these have one element each.
+std::optional<ValueId> of_one_each(Context& c, ValueId x, const Ints& dims) {
+  const Shape& shape = c.type(x).shape;
+  Shape left;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (std::ranges::find(dims, static_cast<std::int64_t>(i)) == dims.end()) {
+      left.push_back(shape[i]);
+    } else if (shape[i] != 1) {
+      return std::nullopt;
+    }
+  }
+  return ops::reshape(c.b(), x, left);
+}
+
+}  // namespace
+
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims) {
   const DType dtype = c.type(x).dtype;
   const std::optional<Reduction> reduction = reduction_of(joined_by(body), dtype);
   if (!reduction) return reduced_by_body(c, {x}, {}, body, dims)[0];
+  if (const std::optional<ValueId> same = of_one_each(c, x, dims)) {
+    // A sum begins at +0, which changes -0.
+    return reduction->join == "add" ? ops::add(c.b(), *same, ops::full_like(c.b(), 0, *same))
+                                    : *same;
+  }
   const bool is_sum = reduction->join == "add" || reduction->join == "mul";
   const ValueId wide = is_sum ? ops::convert(c.b(), x, ops::sum_dtype(dtype)) : x;
   const ValueId result = c.b().emit(reduction->name, {{"dims", dims}}, {wide});

@@ -75,12 +75,16 @@ class RowNumbers {
     }
     full_ = in_.lead;
     for (const std::int64_t dim : rows_.windows) full_.push_back(window(dim));
-    rows_.numbers = number(0);
     for (const std::int64_t dim : rows_.dims) {
       const ValueId place = has(in_.batch, dim) ? batch_place(dim) : named_place(dim);
-      const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
-      rows_.numbers = ops::add(b_, scaled, place);
+      if (dim == rows_.dims[0]) {
+        rows_.numbers = place;
+      } else {
+        const ValueId scaled = ops::mul(b_, rows_.numbers, number(size(dim)));
+        rows_.numbers = ops::add(b_, scaled, place);
+      }
     }
+    if (rows_.dims.empty()) rows_.numbers = number(0);
     // An index of the only dimension is out of range as the number of a row, too.
     const bool is_number = rows_.dims.size() == 1 && rows_.windows.empty();
     if (valid_ && !is_number) {
@@ -106,10 +110,19 @@ class RowNumbers {
     c_.need(i < in_.lead_batch.size(), "batch dimensions that do not match");
     return ops::iota(b_, DType::i32, full_, in_.lead_batch[i]);
   }
+  /// Element `at` of each index vector. Vectors that were joined of their elements are not needed.
+  ValueId element(std::int64_t last, std::int64_t at) {
+    const ir::Equation* maker = c_.frame.maker_of(in_.indices);
+    const bool is_joined = maker != nullptr && ir::op_name(*maker->op) == "concatenate" &&
+                           maker->attributes.integer("dim") == last &&
+                           maker->operands.size() == in_.named.size();
+    return is_joined ? maker->operands[static_cast<std::size_t>(at)]
+                     : ops::slice_dim(b_, in_.indices, last, at, at + 1);
+  }
   ValueId named_place(std::int64_t dim) {
     const auto last = static_cast<std::int64_t>(in_.lead.size());
     const auto at = static_cast<std::int64_t>(place_of(in_.named, dim));
-    ValueId start = ops::reshape(b_, ops::slice_dim(b_, in_.indices, last, at, at + 1), in_.lead);
+    ValueId start = ops::reshape(b_, element(last, at), in_.lead);
     const std::int64_t highest = size(dim) - window(dim);
     const Type type{DType::i32, in_.lead};
     const ValueId low = ops::full(b_, 0, type);

@@ -1,4 +1,5 @@
 // top_k: the largest elements of lines of dense tiles, and their positions.
+#include <algorithm>
 #include <numeric>
 
 #include "compile/host/dense_tasks.h"
@@ -19,18 +20,37 @@ bool precedes(const T* line, std::int64_t step, std::int64_t i, std::int64_t j) 
   return x == y ? i < j : x > y;
 }
 
+/// Fills `best` with the positions of as many elements of a line, in order. Most elements need one
+/// comparison, with the last of the best so far.
+template <typename T>
+void find_best(const T* line, std::int64_t step, std::int64_t size,
+               std::vector<std::int32_t>& best) {
+  const auto is_before = [&](std::int32_t i, std::int32_t j) { return precedes(line, step, i, j); };
+  std::iota(best.begin(), best.end(), 0);
+  std::make_heap(best.begin(), best.end(), is_before);  // the last in order comes first
+  T last = line[best[0] * step];
+  for (std::int64_t i = std::ssize(best); i < size; ++i) {
+    if (line[i * step] <= last) continue;  // not so if one of them is NaN
+    const auto position = static_cast<std::int32_t>(i);
+    if (!is_before(position, best[0])) continue;
+    std::pop_heap(best.begin(), best.end(), is_before);
+    best.back() = position;
+    std::push_heap(best.begin(), best.end(), is_before);
+    last = line[best[0] * step];
+  }
+  std::sort_heap(best.begin(), best.end(), is_before);
+}
+
 /// The `k` largest elements of each line in descending order and their positions.
 template <typename T>
 void top_k(std::int64_t k, const LineSizes& lines, const T* operand, T* values,
            std::int32_t* positions) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(lines.size));
+  std::vector<std::int32_t> order(static_cast<std::size_t>(k));
+  if (k == 0) return;
   for (std::int64_t outer = 0; outer < lines.outer; ++outer) {
     for (std::int64_t inner = 0; inner < lines.inner; ++inner) {
       const T* line = operand + outer * lines.size * lines.inner + inner;
-      std::iota(order.begin(), order.end(), 0);
-      std::partial_sort(
-          order.begin(), order.begin() + k, order.end(),
-          [&](std::int32_t i, std::int32_t j) { return precedes(line, lines.inner, i, j); });
+      find_best(line, lines.inner, lines.size, order);
       for (std::int64_t i = 0; i < k; ++i) {
         const std::int64_t to = (outer * k + i) * lines.inner + inner;
         positions[to] = order[static_cast<std::size_t>(i)];

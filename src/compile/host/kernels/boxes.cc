@@ -98,26 +98,6 @@ void copy_run(const T* from, T* to, const Dim& dim) {
   for (std::int64_t i = 0; i < dim.extent; ++i) to[i * dim.to] = from[i * dim.from];
 }
 
-/// Copies small square blocks, so that each cache line is used completely while it is cached.
-template <typename T>
-void copy_transposed(const TransposedMatrix& m, const T* from, T* to) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    transpose(m, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
-  } else {
-    constexpr std::int64_t kTile = 16;
-    for (std::int64_t row = 0; row < m.rows; row += kTile) {
-      for (std::int64_t column = 0; column < m.columns; column += kTile) {
-        const std::int64_t end = std::min(column + kTile, m.columns);
-        for (std::int64_t r = row; r < std::min(row + kTile, m.rows); ++r) {
-          for (std::int64_t c = column; c < end; ++c) {
-            to[r * m.to_stride + c] = from[c * m.from_stride + r];
-          }
-        }
-      }
-    }
-  }
-}
-
 template <typename T>
 void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
   if (dims.empty()) dims.push_back({1, 1, 1});
@@ -138,7 +118,7 @@ void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
                                 .to_stride = line->to};
   dims.erase(line);
   for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
-    copy_transposed(matrix, from + source, to + target);
+    transpose(matrix, from + source, to + target);
   });
 }
 

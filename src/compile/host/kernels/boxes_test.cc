@@ -53,8 +53,8 @@ TEST(CopyBox, TransposesMatrices) {
   testing::on_every_target([](const char* /*name*/) {
     Random random;
     for (std::size_t bytes : {1U, 2U, 4U, 8U}) {
-      for (std::int64_t rows : {2, 7, 8, 16, 35, 600}) {
-        for (std::int64_t columns : {2, 8, 9, 33, 530}) {
+      for (std::int64_t rows : {2, 7, 8, 16, 33, 35, 600}) {
+        for (std::int64_t columns : {2, 8, 9, 17, 33, 530}) {
           const Shape extents = {2, rows, columns};
           const std::int64_t line = rows + random.integer(0, 3);  // between columns of the source
           const std::int64_t row = columns + random.integer(0, 3);

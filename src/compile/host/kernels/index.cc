@@ -1,6 +1,7 @@
 #include "compile/host/kernels/index.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
@@ -12,22 +13,59 @@ namespace tessera::kernels {
 
 namespace {
 
-template <typename T>
-void gather(const GatherProblem& p, const Lines& lines, const T* operand,
-            const std::int32_t* indices, T* result) {
-  for_each_group(lines, p.num_indices, [&](std::int64_t outer, const Lines& of_outer) {
-    for (std::int64_t i = of_outer.first; i < of_outer.end; ++i) {
-      T* to = result + (outer * p.num_indices + i) * p.inner;
-      const std::int64_t row = indices[i];
-      if (p.rows.has(row)) {
-        const std::int64_t at = outer * p.rows.count + row - p.rows.first;
-        std::copy_n(operand + at * p.inner, p.inner, to);
-      } else {
-        std::fill_n(to, p.inner, missing<T>(p.rows, row));
-      }
+/// Copies the rows at `indices`. They have `kWidth` elements, or if that is 0, `width`.
+template <std::size_t kWidth, typename Bits>
+void gather(HeldRows rows, std::span<const std::int32_t> indices, std::size_t width,
+            const Bits* table, Bits filler, Bits* to) {
+  if (kWidth != 0) width = kWidth;
+  for (const std::int32_t row : indices) {
+    const auto at = static_cast<std::uint64_t>(row - rows.first);
+    if (at < static_cast<std::uint64_t>(rows.count)) [[likely]] {
+      std::memcpy(to, table + at * width, width * sizeof(Bits));
+    } else {
+      std::fill_n(to, width, rows.fills(row) ? filler : Bits{});
     }
+    to += width;
+  }
+}
+
+/// Rows of few elements are copied without calls.
+template <typename Bits>
+auto* gather_of(std::int64_t width) {
+  switch (width) {
+    case 1:
+      return &gather<1, Bits>;
+    case 2:
+      return &gather<2, Bits>;
+    case 3:
+      return &gather<3, Bits>;
+    case 4:
+      return &gather<4, Bits>;
+    case 8:
+      return &gather<8, Bits>;
+    default:
+      return &gather<0, Bits>;
+  }
+}
+
+template <typename Bits>
+void gather_lines(const GatherProblem& p, const Lines& lines, const std::byte* operand,
+                  const std::int32_t* indices, Bits filler, std::byte* result) {
+  const auto* table = reinterpret_cast<const Bits*>(operand);
+  auto* to = reinterpret_cast<Bits*>(result);
+  const auto gather_rows_of = gather_of<Bits>(p.inner);
+  for_each_group(lines, p.num_indices, [&](std::int64_t outer, const Lines& of_outer) {
+    gather_rows_of(p.rows, {indices + of_outer.first, indices + of_outer.end},
+                   static_cast<std::size_t>(p.inner), table + outer * p.rows.count * p.inner,
+                   filler, to + (outer * p.num_indices + of_outer.first) * p.inner);
   });
 }
+
+template <std::size_t kBytes>
+using BitsOf = std::conditional_t<
+    kBytes == 8, std::uint64_t,
+    std::conditional_t<kBytes == 4, std::uint32_t,
+                       std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
 
 /// The order of the sort: NaN is above everything, so that it comes last.
 template <typename T>
@@ -45,8 +83,8 @@ void gather_rows(const GatherProblem& problem, const Lines& lines, const std::by
                  const std::int32_t* indices, std::byte* result) {
   with_element(problem.dtype, [&](auto tag) {
     using T = decltype(tag);
-    gather(problem, lines, reinterpret_cast<const T*>(operand), indices,
-           reinterpret_cast<T*>(result));
+    using Bits = BitsOf<sizeof(T)>;
+    gather_lines(problem, lines, operand, indices, std::bit_cast<Bits>(filler<T>()), result);
   });
 }
 

@@ -12,7 +12,11 @@ struct TransposedMatrix {
   std::int64_t from_stride;
   std::int64_t to_stride;
 };
-/// Copies bits: elements may have any type of 4 bytes.
+/// Copies bits: elements may have any type of this size.
 void transpose(const TransposedMatrix& matrix, const float* from, float* to);
+void transpose(const TransposedMatrix& matrix, const std::uint8_t* from, std::uint8_t* to);
+void transpose(const TransposedMatrix& matrix, const std::uint16_t* from, std::uint16_t* to);
+void transpose(const TransposedMatrix& matrix, const std::uint32_t* from, std::uint32_t* to);
+void transpose(const TransposedMatrix& matrix, const std::uint64_t* from, std::uint64_t* to);
 
 }  // namespace tessera::kernels

@@ -17,39 +17,113 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-HWY_INLINE void CopySquare(const float* from, std::int64_t from_stride, float* to,
-                           std::int64_t to_stride) {
-  const Square d;
-  SquareRow square[kSquare];
-  for (std::int64_t i = 0; i < kSquare; ++i) square[i] = hn::LoadU(d, from + i * from_stride);
-  TransposeSquare(square);
-  for (std::int64_t i = 0; i < kSquare; ++i) hn::StoreU(square[i], d, to + i * to_stride);
+/// Copies pieces of `kRows` rows of the result and `kColumns` columns.
+struct FloatSquares {
+  using Element = float;
+  static constexpr std::int64_t kRows = kSquare;
+  static constexpr std::int64_t kColumns = kSquare;
+
+  static HWY_INLINE void Copy(const TransposedMatrix& m, const float* from, float* to) {
+    const Square d;
+    SquareRow square[kSquare];
+    for (std::int64_t i = 0; i < kSquare; ++i) square[i] = hn::LoadU(d, from + i * m.from_stride);
+    TransposeSquare(square);
+    for (std::int64_t i = 0; i < kSquare; ++i) hn::StoreU(square[i], d, to + i * m.to_stride);
+  }
+};
+
+/// The same with as many columns as a block of 128 bits has elements, of up to `kBytes` of rows.
+template <typename T, std::size_t kBytes>
+struct Blocks {
+  using Element = T;
+  using Row = hn::CappedTag<T, kBytes / sizeof(T)>;
+  static constexpr std::int64_t kRows = hn::MaxLanes(Row());
+  static constexpr std::int64_t kColumns =
+      HWY_MIN(kRows, static_cast<std::int64_t>(16 / sizeof(T)));
+
+  static HWY_INLINE void Copy(const TransposedMatrix& m, const T* from, T* to) {
+    const Row d;
+    hn::Vec<Row> rows[static_cast<std::size_t>(kColumns)];
+    for (std::int64_t i = 0; i < kColumns; ++i) rows[i] = hn::LoadU(d, from + i * m.from_stride);
+#if HWY_TARGET != HWY_SCALAR
+    // Each round brings elements that are twice as far apart together.
+    constexpr std::int64_t kHalf = kColumns / 2;
+    for (std::int64_t apart = 1; apart < kColumns; apart *= 2) {
+      hn::Vec<Row> mixed[static_cast<std::size_t>(kColumns)];
+      for (std::int64_t i = 0; i < kHalf; ++i) {
+        mixed[2 * i] = hn::InterleaveLower(d, rows[i], rows[i + kHalf]);
+        mixed[2 * i + 1] = hn::InterleaveUpper(d, rows[i], rows[i + kHalf]);
+      }
+      for (std::int64_t i = 0; i < kColumns; ++i) rows[i] = mixed[i];
+    }
+    if constexpr (kRows > kColumns) {
+      const hn::Half<Row> half;
+      for (std::int64_t i = 0; i < kColumns; ++i) {
+        hn::StoreU(hn::LowerHalf(half, rows[i]), half, to + i * m.to_stride);
+        hn::StoreU(hn::UpperHalf(half, rows[i]), half, to + (i + kColumns) * m.to_stride);
+      }
+      return;
+    }
+#endif
+    for (std::int64_t i = 0; i < kColumns; ++i) hn::StoreU(rows[i], d, to + i * m.to_stride);
+  }
+};
+
+template <typename T>
+void TransposeElements(const TransposedMatrix& m, const T* from, T* to) {
+  for (std::int64_t r = 0; r < m.rows; ++r) {
+    for (std::int64_t c = 0; c < m.columns; ++c) {
+      to[r * m.to_stride + c] = from[c * m.from_stride + r];
+    }
+  }
 }
 
-/// Works on panels whose rows fill one cache line of the source. The target is written in long
-/// runs, and the rest of a source line is still cached when the second half of the panel needs it.
-void Transpose(const TransposedMatrix& m, const float* from, float* to) {
-  constexpr std::int64_t kPanelRows = 16;
-  constexpr std::int64_t kPanelColumns = 512;
-  const std::int64_t whole_rows = m.rows / kSquare * kSquare;
-  const std::int64_t whole_columns = m.columns / kSquare * kSquare;
-  for (std::int64_t row = 0; row < whole_rows; row += kPanelRows) {
-    const std::int64_t end_row = HWY_MIN(row + kPanelRows, whole_rows);
-    for (std::int64_t column = 0; column < whole_columns; column += kPanelColumns) {
-      const std::int64_t end_column = HWY_MIN(column + kPanelColumns, whole_columns);
-      for (std::int64_t r = row; r < end_row; r += kSquare) {
-        for (std::int64_t c = column; c < end_column; c += kSquare) {
-          CopySquare(from + c * m.from_stride + r, m.from_stride, to + r * m.to_stride + c,
-                     m.to_stride);
+/// Works on panels of a few lines of each of a few rows of the source, which touch few pages and
+/// stay cached until the last pieces have used them. The last pieces overlap those before them.
+template <class Pieces, typename T = typename Pieces::Element>
+void TransposePanels(const TransposedMatrix& m, const T* from, T* to) {
+  constexpr std::int64_t kPanelRows = 512 / sizeof(T);
+  constexpr std::int64_t kPanelColumns = 64;
+  for (std::int64_t row = 0; row < m.rows; row += kPanelRows) {
+    const std::int64_t end_row = HWY_MIN(row + kPanelRows, m.rows);
+    for (std::int64_t column = 0; column < m.columns; column += kPanelColumns) {
+      const std::int64_t end_column = HWY_MIN(column + kPanelColumns, m.columns);
+      for (std::int64_t r = row; r < end_row; r += Pieces::kRows) {
+        const std::int64_t at_row = HWY_MIN(r, m.rows - Pieces::kRows);
+        for (std::int64_t c = column; c < end_column; c += Pieces::kColumns) {
+          const std::int64_t at_column = HWY_MIN(c, m.columns - Pieces::kColumns);
+          Pieces::Copy(m, from + at_column * m.from_stride + at_row,
+                       to + at_row * m.to_stride + at_column);
         }
       }
     }
   }
-  for (std::int64_t r = 0; r < m.rows; ++r) {
-    for (std::int64_t c = r < whole_rows ? whole_columns : 0; c < m.columns; ++c) {
-      to[r * m.to_stride + c] = from[c * m.from_stride + r];
-    }
+}
+
+/// In pieces as large as the matrix has room for.
+template <class Large, typename T = typename Large::Element>
+void TransposeBy(const TransposedMatrix& m, const T* from, T* to) {
+  using Small = Blocks<T, 16>;
+  if (m.rows >= Large::kRows && m.columns >= Large::kColumns) {
+    TransposePanels<Large>(m, from, to);
+  } else if (m.rows >= Small::kRows && m.columns >= Small::kColumns) {
+    TransposePanels<Small>(m, from, to);
+  } else {
+    TransposeElements(m, from, to);
   }
+}
+
+void Transpose(const TransposedMatrix& m, const float* from, float* to) {
+  TransposeBy<FloatSquares>(m, from, to);
+}
+void Transpose8(const TransposedMatrix& m, const std::uint8_t* from, std::uint8_t* to) {
+  TransposeBy<Blocks<std::uint8_t, 32>>(m, from, to);
+}
+void Transpose16(const TransposedMatrix& m, const std::uint16_t* from, std::uint16_t* to) {
+  TransposeBy<Blocks<std::uint16_t, 32>>(m, from, to);
+}
+void Transpose64(const TransposedMatrix& m, const std::uint64_t* from, std::uint64_t* to) {
+  TransposeBy<Blocks<std::uint64_t, 32>>(m, from, to);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -44,6 +44,26 @@ struct Ops {
     return hn::Eq(hn::And(count, hn::Set(DU(), ~31U)), hn::Zero(DU()));
   }
 
+#if HWY_TARGET != HWY_SCALAR
+  // Quotients of f64 are never rounded up to the next integer: that is further away than their
+  // rounding error.
+  static HWY_INLINE hn::Vec<hn::Half<D>> divided(hn::Vec<hn::Half<D>> x, hn::Vec<hn::Half<D>> y) {
+    using Signed = hn::RebindToSigned<hn::Half<D>>;
+    const Signed integers;
+    const hn::Rebind<double, Signed> floats;
+    // Flipping the sign bit of an unsigned number subtracts 2^31.
+    const double shift = kSigned ? 0.0 : 0x1p31;
+    const auto flip = hn::Set(integers, kSigned ? 0 : std::numeric_limits<std::int32_t>::min());
+    const auto widened = [&](auto z) {
+      const auto number = hn::Xor(hn::BitCast(integers, z), flip);
+      return hn::Add(hn::PromoteTo(floats, number), hn::Set(floats, shift));
+    };
+    const auto quotient =
+        hn::Sub(hn::Trunc(hn::Div(widened(x), widened(y))), hn::Set(floats, shift));
+    return hn::BitCast(hn::Half<D>(), hn::Xor(hn::DemoteTo(integers, quotient), flip));
+  }
+#endif
+
   struct Neg {
     static HWY_INLINE V run(V x) { return back(hn::Sub(hn::Zero(DI()), to_signed(x))); }
   };
@@ -127,23 +147,26 @@ struct Ops {
     }
   };
 
-  struct DivLane {
-    static T run(T x, T y) {
-      if (y == 0) return static_cast<T>(-1);
-      if constexpr (kSigned) {
-        if (x == std::numeric_limits<T>::min() && y == -1) return x;
-      }
-      return x / y;
+  // Toward zero; x / 0 is -1, and the lowest number by -1 is itself.
+  struct Div {
+    static HWY_INLINE V run(V x, V y) {
+#if HWY_TARGET == HWY_SCALAR
+      const T divisor = hn::GetLane(y);
+      const bool is_special = divisor == 0 || (kSigned && divisor == static_cast<T>(-1));
+      const V quotient = hn::Set(D(), hn::GetLane(x) / (is_special ? T{1} : divisor));
+#else
+      const hn::Half<D> half;
+      const V quotient = hn::Combine(D(), divided(hn::UpperHalf(half, x), hn::UpperHalf(half, y)),
+                                     divided(hn::LowerHalf(half, x), hn::LowerHalf(half, y)));
+#endif
+      const V minus_one = hn::Set(D(), static_cast<T>(-1));
+      const V result = hn::IfThenElse(hn::Eq(y, hn::Zero(D())), minus_one, quotient);
+      if constexpr (!kSigned) return result;
+      return hn::IfThenElse(hn::Eq(y, minus_one), Neg::run(x), result);
     }
   };
-  struct RemLane {
-    static T run(T x, T y) {
-      if (y == 0) return x;
-      if constexpr (kSigned) {
-        if (y == -1) return 0;
-      }
-      return x % y;
-    }
+  struct Rem {
+    static HWY_INLINE V run(V x, V y) { return hn::Sub(x, Mul::run(Div::run(x, y), y)); }
   };
 
   struct Eq {
@@ -198,8 +221,8 @@ std::span<const Entry> table_of() {
       {"add", dtype, binary<typename O::Add, E>()},
       {"sub", dtype, binary<typename O::Sub, E>()},
       {"mul", dtype, binary<typename O::Mul, E>()},
-      {"div", dtype, binary<PerLane<typename O::DivLane, E>, E>()},
-      {"rem", dtype, binary<PerLane<typename O::RemLane, E>, E>()},
+      {"div", dtype, binary<typename O::Div, E>()},
+      {"rem", dtype, binary<typename O::Rem, E>()},
       {"max", dtype, binary<typename O::Max, E>()},
       {"min", dtype, binary<typename O::Min, E>()},
       {"and", dtype, binary<typename O::And, E>()},

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "compile/host/kernels/tile/tile_program_internal.h"
+#include "compile/host/kernels/transpose.h"
 #include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels::tiles {
@@ -17,71 +19,28 @@ bool is_transposed(const Rows& rows) {
          std::abs(rows.starts[1] - rows.starts[0]) < std::abs(rows.stride);
 }
 
-// Whether rows r to r + 3 are adjacent in memory.
-bool are_neighbours(const Rows& rows, std::int64_t r) {
-  const std::int64_t* starts = rows.starts + r;
-  return starts[1] == starts[0] + 1 && starts[2] == starts[0] + 2 && starts[3] == starts[0] + 3;
-}
-
-// to[i * to_stride + k] = from[k * from_stride + i] for i, k < 4
-template <class T>
-void transpose_4x4(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride) {
-  for (std::int64_t i = 0; i < 4; ++i) {
-    for (std::int64_t k = 0; k < 4; ++k) to[i * to_stride + k] = from[k * from_stride + i];
-  }
-}
-
-void transpose_4x4(const std::uint32_t* from, std::int64_t from_stride, std::uint32_t* to,
-                   std::int64_t to_stride) {
-  using Vector [[gnu::vector_size(16)]] = std::uint32_t;
-  Vector v[4];
-  for (std::int64_t k = 0; k < 4; ++k) std::memcpy(&v[k], from + k * from_stride, sizeof(Vector));
-  const Vector low02 = __builtin_shufflevector(v[0], v[2], 0, 4, 1, 5);
-  const Vector low13 = __builtin_shufflevector(v[1], v[3], 0, 4, 1, 5);
-  const Vector high02 = __builtin_shufflevector(v[0], v[2], 2, 6, 3, 7);
-  const Vector high13 = __builtin_shufflevector(v[1], v[3], 2, 6, 3, 7);
-  v[0] = __builtin_shufflevector(low02, low13, 0, 4, 1, 5);
-  v[1] = __builtin_shufflevector(low02, low13, 2, 6, 3, 7);
-  v[2] = __builtin_shufflevector(high02, high13, 0, 4, 1, 5);
-  v[3] = __builtin_shufflevector(high02, high13, 2, 6, 3, 7);
-  for (std::int64_t i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &v[i], sizeof(Vector));
-}
-
-// Calls block(r, c) for blocks of 4 x 4 whose rows are adjacent, and element(r, c) for all others.
-template <class Block, class Element>
-void for_each_block(const Rows& rows, const Block& block, const Element& element) {
-  for (std::int64_t c = 0; c < rows.columns; c += 4) {
-    for (std::int64_t r = 0; r < rows.rows; r += 4) {
-      if (c + 4 <= rows.columns && r + 4 <= rows.rows && are_neighbours(rows, r)) {
-        block(r, c);
-        continue;
-      }
-      for (std::int64_t i = r; i < std::min(r + 4, rows.rows); ++i) {
-        for (std::int64_t k = c; k < std::min(c + 4, rows.columns); ++k) element(i, k);
-      }
-    }
+// Calls run(first, count) for rows of which each is one element behind the one before.
+template <class Run>
+void for_each_run(const Rows& rows, const Run& run) {
+  for (std::int64_t first = 0, end = 0; first < rows.rows; first = end) {
+    for (end = first + 1; end < rows.rows && rows.starts[end] == rows.starts[end - 1] + 1;) ++end;
+    run(first, end - first);
   }
 }
 
 template <class T>
 void load_transposed(const Rows& rows, const T* from, T* tile) {
-  const auto block = [&](std::int64_t r, std::int64_t c) {
-    transpose_4x4(from + rows.starts[r] + c * rows.stride, rows.stride, tile + r * rows.columns + c,
-                  rows.columns);
-  };
-  for_each_block(rows, block, [&](std::int64_t r, std::int64_t c) {
-    tile[r * rows.columns + c] = from[rows.starts[r] + c * rows.stride];
+  for_each_run(rows, [&](std::int64_t first, std::int64_t count) {
+    transpose({count, rows.columns, rows.stride, rows.columns}, from + rows.starts[first],
+              tile + first * rows.columns);
   });
 }
 
 template <class T>
 void store_transposed(const Rows& rows, const T* tile, T* to) {
-  const auto block = [&](std::int64_t r, std::int64_t c) {
-    transpose_4x4(tile + r * rows.columns + c, rows.columns, to + rows.starts[r] + c * rows.stride,
-                  rows.stride);
-  };
-  for_each_block(rows, block, [&](std::int64_t r, std::int64_t c) {
-    to[rows.starts[r] + c * rows.stride] = tile[r * rows.columns + c];
+  for_each_run(rows, [&](std::int64_t first, std::int64_t count) {
+    transpose({rows.columns, count, rows.columns, rows.stride}, tile + first * rows.columns,
+              to + rows.starts[first]);
   });
 }
 
@@ -118,16 +77,32 @@ void store_typed(const Rows& rows, const T* tile, T* to) {
 }
 
 template <class T>
+T counted(std::int64_t count) {
+  if constexpr (detail::kIsHalf<T>) {
+    return T(static_cast<double>(count));
+  } else {
+    return static_cast<T>(count);
+  }
+}
+
+// Integers wrap.
+template <class T, class Step>
+void count_up(Step start, Step step, T* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i, start += step) to[i] = static_cast<T>(start);
+}
+
+template <class T>
 void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n) {
   T* target = reinterpret_cast<T*>(to);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t count = start + i * stride;
-    if constexpr (detail::kIsHalf<T>) {
-      target[i] = T(static_cast<double>(count));
-    } else {
-      target[i] = static_cast<T>(count);
-    }
+  if (stride == 0) {
+    std::fill_n(target, n, counted<T>(start));
+    return;
   }
+  if constexpr (std::is_integral_v<T>) {
+    using Step = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    return count_up(static_cast<Step>(start), static_cast<Step>(stride), target, n);
+  }
+  for (std::int64_t i = 0; i < n; ++i) target[i] = counted<T>(start + i * stride);
 }
 
 // Calls body with a value of the unsigned integer type that has `bytes` bytes.

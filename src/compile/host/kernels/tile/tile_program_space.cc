@@ -62,8 +62,8 @@ std::size_t crossing_dimension(const Dims& dims, std::span<Linear* const> memory
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 void choose_tiles(Space& space, bool crosses, bool keeps_rows) {
-  constexpr std::int64_t kRectangleColumns = 32;
-  constexpr std::int64_t kRectangleSize = 512;
+  constexpr std::int64_t kRectangleColumns = 64;
+  constexpr std::int64_t kRectangleSize = 2048;
   if (crosses && space.columns > kRectangleColumns && space.rows > 1) {
     // Few cache lines, so that they stay cached, and runs that are long enough in both directions.
     space.tile_columns = kRectangleColumns;

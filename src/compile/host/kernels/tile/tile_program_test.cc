@@ -349,6 +349,19 @@ TEST(TileProgram, TransposesOfLargeMatrices) {
   b.expect_right();
 }
 
+TEST(TileProgram, TransposesElementsOfAllSizes) {
+  for (DType dtype : {DType::boolean, DType::bf16, DType::f64}) {
+    for (const Shape& extents : {Shape{300, 450}, Shape{70, 33}, Shape{37, 130}, Shape{3, 200}}) {
+      Builder b(extents);
+      const int x = b.load(dtype, {1, extents[0]});
+      const int y = b.load(dtype, {extents[1], 1});
+      b.store(x);
+      b.store(y, b.new_access(dtype, {1, extents[0]}));
+      b.expect_right();
+    }
+  }
+}
+
 TEST(TileProgram, PartsCoverLargeSpacesOnce) {
   Builder b({300, 1000});
   const int x = b.load(DType::f32, {1000, 1});
