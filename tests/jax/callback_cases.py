@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -460,6 +461,9 @@ def _():
 
     f = jax.jit(lambda x: jax.pure_callback(fails, like(x), x) + 1)
     assert float(f(1.0)) == 2
+    logged = []
+    logger = logging.getLogger("jax._src.callback")
+    logger.addFilter(logged.append)  # which lets no record pass
     for _ in range(3):
         try:
             f(3.0)
@@ -467,6 +471,9 @@ def _():
             found = str(error)
         assert "ValueError: more than two" in found and "callback_cases.py" in found, found
     assert float(f(2.0)) == 3
+    logger.removeFilter(logged.append)
+    assert [record.getMessage() for record in logged] == 3 * ["jax.pure_callback failed"], logged
+    assert "more than two" in logged[0].exc_text
 
     effect = jax.jit(lambda x: jax.debug.callback(fails, x))
     try:

@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import functools
 import itertools
+import logging
 import threading
 import traceback
 import weakref
@@ -124,6 +125,16 @@ def _lines(error):
     return lines
 
 
+def _log(name, text):
+    """Logs what JAX logs; libraries filter its message."""
+    logger = jax_callback.logger
+    if logger.isEnabledFor(logging.ERROR):
+        record = logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "%s failed", (name,),
+                                   None)
+        record.exc_text = text
+        logger.handle(record)
+
+
 def _call(number, arguments, results, failure):
     function = _held[number][0]
     try:
@@ -131,8 +142,7 @@ def _call(number, arguments, results, failure):
     except BaseException as error:  # nothing may be thrown through the library
         text = f"{type(error).__name__}: {error}"
         lines = _lines(error)
-        jax_callback.logger.error("%s failed\n%s", function.name, "\n".join(
-            ["Traceback (most recent call last):", *lines, text]))  # as JAX does
+        _log(function.name, "\n".join(["Traceback (most recent call last):", *lines, text]))
         text = "\n          ".join([text, *lines])
         _library.tessera_call_failed(failure, text.encode(errors="replace"))
 
