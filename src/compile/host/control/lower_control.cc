@@ -364,6 +364,7 @@ struct LoweredBranches {
   std::vector<int> shares;
 };
 
+/// The input of a branch that gets an operand of the cond.
 ValueId input_of(const Function& branch, int operand) {
   return branch.inputs[static_cast<std::size_t>(operand) - 1];
 }
@@ -397,8 +398,8 @@ LoweredBranches lower_branches(const LowerContext& context, const Equation& equa
   }
 }
 
-/// A result takes the memory of an operand if no branch has to read one after writing the other.
-/// Otherwise the branches read it where it is.
+/// A result may take the memory of an operand, if no branch reads the operand after it has written
+/// the result. If the operand is needed elsewhere, both have their own memory.
 std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& equation) {
   require(is_replicated(context.function().sharding(equation.operands[0])),
           "a cond has the same number everywhere");

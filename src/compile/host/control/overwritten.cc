@@ -32,7 +32,8 @@ class Updates {
     }
   }
 
-  /// An op reads what it updates before all else, so its first operands are followed first.
+  /// The first operand of an op that updates an array is that array, so first ones are followed
+  /// first.
   std::optional<std::size_t> input_behind(ValueId value) const {
     std::vector<bool> is_seen(function_.values.size(), false);
     std::vector<ValueId> left = {value};
