@@ -129,7 +129,7 @@ std::string to_xspace(const Space& space) {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -148,10 +148,10 @@ std::string quoted(std::string_view text) {
 std::string members(const std::vector<Stat>& stats) {
   std::string json;
   const auto add = [&](std::string_view name, const std::string& value) {
-    json += (json.empty() ? "" : ",") + quoted(name) + ":" + value;
+    json += (json.empty() ? "" : ",") + in_quotes(name) + ":" + value;
   };
   for (const Stat& stat : stats) {
-    if (const auto* text = std::get_if<std::string>(&stat.value)) add(stat.name, quoted(*text));
+    if (const auto* text = std::get_if<std::string>(&stat.value)) add(stat.name, in_quotes(*text));
     if (const auto* number = std::get_if<std::int64_t>(&stat.value))
       add(stat.name, std::to_string(*number));
     if (const auto* count = std::get_if<std::uint64_t>(&stat.value))
@@ -182,14 +182,14 @@ class ChromeWriter {
 
   void add_plane(const Plane& plane, int process) {
     add(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", process,
-                    quoted(plane.name)));
+                    in_quotes(plane.name)));
     std::vector<std::string> arguments;
     for (const EventKind& kind : plane.kinds) arguments.push_back(members(kind.stats));
     for (std::size_t i = 0; i < plane.lines.size(); ++i) {
       const Line& line = plane.lines[i];
       const std::size_t thread = i + 1;
       add(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
-                      process, thread, quoted(line.name)));
+                      process, thread, in_quotes(line.name)));
       const std::string place = fmt::format(R"("pid":{},"tid":{})", process, thread);
       for (const Event& event : line.events) add_event(plane, arguments, event, place);
     }
@@ -210,7 +210,7 @@ class ChromeWriter {
     join(members(event.stats));
     add(fmt::format(R"({{"ph":"X",{},"ts":{},"dur":{},"name":{},"args":{{{}}}}})", place,
                     us(event.start_ns), us(event.end_ns - event.start_ns),
-                    quoted(kind.display_name.empty() ? kind.name : kind.display_name), more));
+                    in_quotes(kind.display_name.empty() ? kind.name : kind.display_name), more));
     if (event.sends != Event::kNone) add_arrow("s", event.sends, event.start_ns, place);
     if (event.receives != Event::kNone) add_arrow("f", event.receives, event.start_ns, place);
   }
