@@ -97,6 +97,12 @@ MemoryPlan fullest(const MemoryPlan& own) {
 
 }  // namespace
 
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
 void Report::planned(const MemoryPlan& own) {
   const MemoryPlan memory = fullest(own);
   line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
@@ -106,12 +112,6 @@ void Report::planned(const MemoryPlan& own) {
 }
 
 namespace {
-
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
 
 /// A row for each kernel of the devices, the longest time first.
 std::vector<Row> kernel_rows(const std::vector<RegionTime>& kernels, double steps) {

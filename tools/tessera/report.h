@@ -29,6 +29,8 @@ std::string cell(const std::string& text, std::size_t width);
 /// The rows as lines of aligned columns.
 using Row = std::vector<std::string>;
 std::string table(const std::vector<Row>& rows);
+/// A number in a format of printf.
+std::string number(const char* format, double value);
 
 class Report {
  public:

@@ -1,7 +1,6 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <tessera/error.h>
 #include <tessera/tessera.h>
@@ -16,12 +15,6 @@ namespace tessera::cli {
 namespace {
 
 using nlohmann::json;
-
-std::string number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
 
 std::string time_text(double seconds) { return quantity_text(seconds, Quantity::time); }
 
