@@ -374,18 +374,22 @@ LoweredBranches lower_branches(const LowerContext& context, const Equation& equa
   LoweredBranches lowered{.executables = {},
                           .shares = overwritten_operands(context.function(), equation)};
   std::vector<int>& shares = lowered.shares;
+  std::vector<Function> without;
+  for (const ops::FunctionPtr& branch : branches) {
+    without.push_back(without_barriers(*branch).function);
+  }
   while (true) {
     lowered.executables.clear();
     bool is_settled = true;
-    for (const ops::FunctionPtr& branch : branches) {
-      const Function read = without_barriers(*branch).function;
+    for (std::size_t n = 0; n < branches.size(); ++n) {
+      const Function& read = without[n];
       std::vector<int> alias(shares.size(), -1);
       for (std::size_t i = 0; i < shares.size(); ++i) {
         if (shares[i] < 0) continue;
         const bool is_returned = read.outputs[i] == input_of(read, shares[i]);
         if (!is_returned) alias[i] = shares[i] - 1;
       }
-      lowered.executables.push_back(compile_body(context, *branch, alias));
+      lowered.executables.push_back(compile_body(context, *branches[n], alias));
       const std::vector<int> uses = ir::count_uses(read);
       for (std::size_t i = 0; i < shares.size(); ++i) {
         if (alias[i] < 0 || lowered.executables.back()->outputs[i].alias >= 0) continue;
