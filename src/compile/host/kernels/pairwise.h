@@ -30,7 +30,7 @@ T better(ReduceKind kind, T a, T b) {
 
 /// The result for no terms, which leaves any other term as it is.
 template <typename T>
-T identity_of(ReduceKind kind) {
+constexpr T identity_of(ReduceKind kind) {
   using Limits = std::numeric_limits<T>;
   if (kind == ReduceKind::max) {
     return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();

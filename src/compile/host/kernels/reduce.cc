@@ -26,29 +26,27 @@ std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result) {
   return offset;
 }
 
+void merge_dims(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> merged_extents, merged_strides;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 1) continue;
+    if (!merged_extents.empty() && merged_strides.back() == strides[d] * extents[d]) {
+      merged_extents.back() *= extents[d];
+      merged_strides.back() = strides[d];
+    } else {
+      merged_extents.push_back(extents[d]);
+      merged_strides.push_back(strides[d]);
+    }
+  }
+  extents = std::move(merged_extents);
+  strides = std::move(merged_strides);
+}
+
 namespace {
 
 constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
 constexpr std::int64_t kWaitingLeaves = 2048;
-
-/// Counts through the indices of a box in row-major order.
-class Grid {
- public:
-  explicit Grid(std::size_t rank) : index_(rank, 0) {}
-  const std::vector<std::int64_t>& index() const { return index_; }
-  template <typename Size>
-  bool next(std::size_t count, Size size_of) {
-    for (std::size_t d = count; d-- > 0;) {
-      if (++index_[d] < size_of(d)) return true;
-      index_[d] = 0;
-    }
-    return false;
-  }
-
- private:
-  std::vector<std::int64_t> index_;
-};
 
 /// Visits the grains of a problem: visit(offset of the first term, extents of the grain).
 template <typename Visit>
@@ -69,20 +67,6 @@ void for_each_leaf(const ReduceProblem& p, Visit visit) {
     visit(offset, sizes);
   } while (grid.next(
       rank, [&](std::size_t d) { return static_cast<std::int64_t>(p.cuts[d].size()) - 1; }));
-}
-
-/// Visits the runs of a grain along the last reduced dimension: visit(offset). `sizes` are the
-/// extents of the grain.
-template <typename Visit>
-void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
-  if (num_elements(sizes) == 0) return;
-  const std::size_t outer = sizes.empty() ? 0 : sizes.size() - 1;
-  Grid grid(sizes.size());
-  do {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < outer; ++d) offset += grid.index()[d] * p.reduced_strides[d];
-    visit(offset);
-  } while (grid.next(outer, [&](std::size_t d) { return sizes[d]; }));
 }
 
 /// The tree of base/leaf_tree.h, without memory allocation.

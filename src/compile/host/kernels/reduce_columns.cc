@@ -17,25 +17,6 @@ std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
   return static_cast<std::int64_t>(cuts.size()) - 1;
 }
 
-/// Merges kept dimensions that are contiguous in memory.
-void join_kept(ReduceProblem& p) {
-  std::vector<std::int64_t> extents, strides;
-  for (std::size_t d = 0; d < p.kept_extents.size(); ++d) {
-    const std::int64_t extent = p.kept_extents[d];
-    const std::int64_t stride = p.kept_strides[d];
-    if (extent == 1) continue;
-    if (!extents.empty() && strides.back() == stride * extent) {
-      extents.back() *= extent;
-      strides.back() = stride;
-    } else {
-      extents.push_back(extent);
-      strides.push_back(stride);
-    }
-  }
-  p.kept_extents = std::move(extents);
-  p.kept_strides = std::move(strides);
-}
-
 /// Adds `count` adjacent rows of `length` sums by the tree. The result is in the first row.
 void add_tree(float* rows, std::int64_t count, std::int64_t length) {
   for (std::int64_t step = 1; step < count; step *= 2) {
@@ -57,7 +38,7 @@ bool ColumnSums::takes(const ReduceProblem& problem) {
     return false;
   }
   ReduceProblem p = problem;
-  join_kept(p);
+  merge_dims(p.kept_extents, p.kept_strides);
   if (p.kept_extents.empty() || num_elements(p.kept_extents) == 0) return false;
   if (p.reduced_extents.empty() || num_elements(p.reduced_extents) == 0) return false;
   return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
@@ -65,7 +46,7 @@ bool ColumnSums::takes(const ReduceProblem& problem) {
 
 ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers, const CacheSizes& caches)
     : problem_(problem), cuts_(problem.cuts[0]) {
-  join_kept(problem_);
+  merge_dims(problem_.kept_extents, problem_.kept_strides);
   const std::vector<std::int64_t>& extents = problem_.reduced_extents;
   const std::vector<std::int64_t>& strides = problem_.reduced_strides;
   for (std::size_t d = 1; d < extents.size(); ++d) {

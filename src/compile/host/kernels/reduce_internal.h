@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "compile/host/kernels/reduce.h"
 
@@ -28,6 +29,41 @@ void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::i
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 /// The offset of the first term of a result.
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
+/// Merges dimensions, outermost first, that follow each other in memory. Those of one element go.
+void merge_dims(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides);
+
+/// Counts through the indices of a box in row-major order.
+class Grid {
+ public:
+  explicit Grid(std::size_t rank) : index_(rank, 0) {}
+  const std::vector<std::int64_t>& index() const { return index_; }
+  template <typename Size>
+  bool next(std::size_t count, Size size_of) {
+    for (std::size_t d = count; d-- > 0;) {
+      if (++index_[d] < size_of(d)) return true;
+      index_[d] = 0;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::int64_t> index_;
+};
+
+/// Visits the runs of a grain along the last reduced dimension: visit(offset). `sizes` are the
+/// extents of the grain.
+template <typename Visit>
+void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
+  if (num_elements(sizes) == 0) return;
+  const std::size_t outer = sizes.empty() ? 0 : sizes.size() - 1;
+  Grid grid(sizes.size());
+  do {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < outer; ++d) offset += grid.index()[d] * p.reduced_strides[d];
+    visit(offset);
+  } while (grid.next(outer, [&](std::size_t d) { return sizes[d]; }));
+}
+
 /// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
 

@@ -17,23 +17,6 @@ namespace {
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
 constexpr std::int64_t kMostColumns = 2048;  // of results that stay in L1
 
-/// Merges dimensions, outermost first, that follow each other in memory.
-void merge(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides) {
-  std::vector<std::int64_t> merged_extents, merged_strides;
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] == 1) continue;
-    if (!merged_extents.empty() && merged_strides.back() == strides[d] * extents[d]) {
-      merged_extents.back() *= extents[d];
-      merged_strides.back() = strides[d];
-    } else {
-      merged_extents.push_back(extents[d]);
-      merged_strides.push_back(strides[d]);
-    }
-  }
-  extents = std::move(merged_extents);
-  strides = std::move(merged_strides);
-}
-
 /// The problem with as few dimensions as possible. Reduced ones may change places.
 ReduceProblem merged(ReduceProblem p) {
   std::vector<std::size_t> order(p.reduced_extents.size());
@@ -47,8 +30,8 @@ ReduceProblem merged(ReduceProblem p) {
   }
   p.reduced_extents = std::move(extents);
   p.reduced_strides = std::move(strides);
-  merge(p.reduced_extents, p.reduced_strides);
-  merge(p.kept_extents, p.kept_strides);
+  merge_dims(p.reduced_extents, p.reduced_strides);
+  merge_dims(p.kept_extents, p.kept_strides);
   return p;
 }
 
@@ -89,50 +72,26 @@ void AnyOrder::fill(std::byte* to, std::int64_t count) const {
   });
 }
 
-/// Visits the offsets of the groups of terms: all but the last reduced dimension, of which `terms`
-/// limits the first one.
-template <typename Visit>
-void for_each_group(const ReduceProblem& p, std::int64_t first, std::int64_t end, Visit visit) {
-  const std::size_t count = p.reduced_extents.size() - 1;
-  std::vector<std::int64_t> index(count, 0);
-  if (count > 0) index[0] = first;
-  while (true) {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < count; ++d) offset += index[d] * p.reduced_strides[d];
-    visit(offset);
-    std::size_t d = count;
-    while (d > 0 && ++index[d - 1] == (d == 1 ? end : p.reduced_extents[d - 1])) {
-      index[--d] = 0;
-    }
-    if (d == 0) return;
-  }
-}
-
-void AnyOrder::reduce_columns(const std::byte* from, std::int64_t columns, Range terms,
+void AnyOrder::reduce_columns(const std::byte* from, std::int64_t columns, const Box& terms,
                               std::byte* to) const {
-  const ReduceProblem& p = problem_;
-  const Range last = p.reduced_extents.size() == 1 ? terms : Range{0, p.reduced_extents.back()};
-  const std::int64_t stride = p.reduced_strides.back();
-  for_each_group(p, terms.first, terms.end, [&](std::int64_t offset) {
-    join_columns({p.kind, p.dtype},
-                 {.from = from + (offset + last.first * stride) * element_,
-                  .count = last.end - last.first,
-                  .stride = stride,
+  for_each_run(problem_, terms, [&](std::int64_t offset) {
+    join_columns({problem_.kind, problem_.dtype},
+                 {.from = from + offset * element_,
+                  .count = terms.back(),
+                  .stride = problem_.reduced_strides.back(),
                   .length = columns},
                  to);
   });
 }
 
-void AnyOrder::reduce_rows(const std::byte* from, std::int64_t rows, Range terms,
+void AnyOrder::reduce_rows(const std::byte* from, std::int64_t rows, const Box& terms,
                            std::byte* to) const {
-  const ReduceProblem& p = problem_;
-  const Range last = p.reduced_extents.size() == 1 ? terms : Range{0, p.reduced_extents.back()};
-  for_each_group(p, terms.first, terms.end, [&](std::int64_t offset) {
-    join_rows({p.kind, p.dtype},
-              {.from = from + (offset + last.first) * element_,
+  for_each_run(problem_, terms, [&](std::int64_t offset) {
+    join_rows({problem_.kind, problem_.dtype},
+              {.from = from + offset * element_,
                .count = rows,
-               .stride = p.kept_strides.empty() ? 0 : p.kept_strides.back(),
-               .length = last.end - last.first},
+               .stride = problem_.kept_strides.empty() ? 0 : problem_.kept_strides.back(),
+               .length = terms.back()},
               to);
   });
 }
@@ -140,7 +99,9 @@ void AnyOrder::reduce_rows(const std::byte* from, std::int64_t rows, Range terms
 /// Reduces `terms` of the outermost reduced dimension for some results, the first of which goes to
 /// `to`.
 void AnyOrder::reduce(const std::byte* in, Range results, Range terms, std::byte* to) const {
-  if (terms.first == terms.end) return fill(to, results.end - results.first);
+  Box box = problem_.reduced_extents;
+  box.front() = terms.end - terms.first;
+  in += terms.first * problem_.reduced_strides.front() * element_;
   const std::int64_t line = problem_.kept_extents.empty() ? 1 : problem_.kept_extents.back();
   std::int64_t next = results.first;
   while (next < results.end) {
@@ -149,9 +110,9 @@ void AnyOrder::reduce(const std::byte* in, Range results, Range terms, std::byte
     const std::byte* from = in + kept_offset(problem_, next) * element_;
     fill(to, count);
     if (has_rows_) {
-      reduce_rows(from, count, terms, to);
+      reduce_rows(from, count, box, to);
     } else {
-      reduce_columns(from, count, terms, to);
+      reduce_columns(from, count, box, to);
     }
     next += count;
     to += count * element_;

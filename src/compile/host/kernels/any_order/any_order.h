@@ -29,9 +29,10 @@ class AnyOrder {
   };
   void fill(std::byte* to, std::int64_t count) const;
   void reduce(const std::byte* in, Range results, Range terms, std::byte* to) const;
-  void reduce_columns(const std::byte* from, std::int64_t columns, Range terms,
+  using Box = std::vector<std::int64_t>;  // extents of the reduced dimensions
+  void reduce_columns(const std::byte* from, std::int64_t columns, const Box& terms,
                       std::byte* to) const;
-  void reduce_rows(const std::byte* from, std::int64_t rows, Range terms, std::byte* to) const;
+  void reduce_rows(const std::byte* from, std::int64_t rows, const Box& terms, std::byte* to) const;
 
   ReduceProblem problem_;  // with dimensions merged; at least one is reduced
   std::int64_t element_;   // bytes

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/kernels/with_type.h"
 
@@ -47,12 +48,7 @@ struct ExtremeJoin {
       return kIsMin ? static_cast<Key>(~x) : x;
     }
   }
-  static constexpr T neutral() {
-    using Limits = std::numeric_limits<T>;
-    if constexpr (kIsFloat) return kIsMin ? Limits::infinity() : -Limits::infinity();
-    return kIsMin ? Limits::max() : Limits::lowest();
-  }
-  static constexpr Key kStart = key(neutral());
+  static constexpr Key kStart = key(identity_of<T>(kIsMin ? ReduceKind::min : ReduceKind::max));
   static Key join(Key a, Key b) { return a > b ? a : b; }
   static T value(Key key) {
     if constexpr (kIsFloat) {
