@@ -184,7 +184,7 @@ void loaded_is_deleted(abi::LoadedIsDeleted& a) { a.value = a.object->is_deleted
 void loaded_fingerprint(abi::LoadedFingerprint& a) { set_text(a, a.object->compiled->fingerprint); }
 void logical_ids(abi::LogicalIds& a) { set_list(a, a.object->logical_ids); }
 
-void assignment(abi::LoadedAssignment& a) {
+void loaded_assignment(abi::LoadedAssignment& a) {
   auto text = std::make_unique<std::string>(device_assignment(a.loaded->device_ids));
   a.bytes = text->data();
   a.num_bytes = text->size();
@@ -269,7 +269,7 @@ void fill_program_functions(abi::PluginApi& api) {
   enter<abi::LoadedIsDeleted, loaded_is_deleted>(api);
   enter<abi::LoadedFingerprint, loaded_fingerprint>(api);
   enter<abi::LogicalIds, logical_ids>(api);
-  enter<abi::LoadedAssignment, assignment>(api);
+  enter<abi::LoadedAssignment, loaded_assignment>(api);
   enter<abi::CompiledDestroy, compiled_destroy>(api);
   enter<abi::CompiledName, name>(api);
   enter<abi::CompiledFingerprint, fingerprint>(api);
