@@ -96,6 +96,24 @@ struct FusedProduct {
   static HWY_INLINE V add(V a, V b, V c) {
     return fused_mul_add(a, b, c);
   }
+  // The same with one element for all lanes, where it is used once. With an instruction of its own
+  // to broadcast it, a Zen 4 reaches three quarters of its peak.
+  template <class V, class T>
+  static HWY_INLINE V add_of_one(const T* a, V b, V c) {
+#if HWY_TARGET == HWY_AVX3 && HWY_COMPILER_GCC_ACTUAL
+    constexpr std::size_t kSize = sizeof(c.raw) / sizeof(T);
+    if constexpr (kSize == 16) {
+      asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+    } else if constexpr (sizeof(T) == 8) {
+      asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+    } else {
+      asm("vfmadd231ps %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+    }
+    return c;
+#else
+    return add(hn::Set(hn::DFromV<V>(), *a), b, c);
+#endif
+  }
 };
 
 // Returns a separate zero for each accumulator. The compiler would copy one zero into all of them,
@@ -164,7 +182,11 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
   // acc(r, j) = Product::add(A(r), b[j], acc(r, j))
   template <class Product, class Column>
   HWY_INLINE void step(const Column& a, const V* b) {
-    ((v[i] = Product::add(hn::Set(D(), *a.at(i / kVecs)), b[i % kVecs], v[i])), ...);
+    if constexpr (kVecs == 1 && requires { Product::add_of_one(a.at(0), b[0], v[0]); }) {
+      ((v[i] = Product::add_of_one(a.at(i), b[0], v[i])), ...);
+    } else {
+      ((v[i] = Product::add(hn::Set(D(), *a.at(i / kVecs)), b[i % kVecs], v[i])), ...);
+    }
   }
   // The same with a vector of A for each vector of B.
   template <class Product, class Column>

@@ -36,6 +36,15 @@ struct PairProduct {
     asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
     return c;
   }
+  template <class V>
+  static HWY_INLINE V add_of_one(const float* a, V b, V c) {
+    if constexpr (sizeof(c.raw) == 64) {
+      asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+    } else {
+      asm("vdpbf16ps %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+    }
+    return c;
+  }
 };
 
 // Terms whose sum reveals the order of the additions, the rounding and the handling of subnormals.

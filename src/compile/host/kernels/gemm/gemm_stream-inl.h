@@ -17,8 +17,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Hides the origin of a pointer from the compiler.
-HWY_INLINE void launder(const float*& pointer) {
+// Hides the origin of a pointer from the compiler, which otherwise computes each address anew, or
+// keeps two pointers in a vector register and takes them apart in each step.
+template <class T>
+HWY_INLINE void launder(const T*& pointer) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   asm("" : "+r"(pointer));
 #endif
@@ -32,7 +34,10 @@ struct AdjacentRows {
 
   HWY_INLINE AdjacentRows(const TileArgs& args, const float* from)
       : a(from), stride(args.a_stride) {}
-  HWY_INLINE void advance(int k) { a += k * stride; }
+  HWY_INLINE void advance(int k) {
+    a += k * stride;
+    launder(a);
+  }
 
   template <int k>
   struct Column {
@@ -92,7 +97,10 @@ struct TabledRows {
       launder(base[i]);
     }
   }
-  HWY_INLINE void advance(int k) { offsets += k; }
+  HWY_INLINE void advance(int k) {
+    offsets += k;
+    launder(offsets);
+  }
 
   struct Column {
     const float* base[count(kBases)];
@@ -115,34 +123,51 @@ struct LaneRows {
   static constexpr bool kHasVectors = true;
   using DTile = typename Width::D;
   TabledRows<kRows> rows;
+  std::int64_t base[count(Width::kVecs)];
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  // On these targets masked loads do not touch memory beyond the elements.
+  hn::Mask<DTile> masks[count(Width::kVecs)];
+  decltype(hn::SetTableIndices(DTile(),
+                               static_cast<std::int32_t*>(nullptr))) indices[count(Width::kVecs)];
+#else
   const LaneTable& lanes;
+#endif
 
   HWY_INLINE LaneRows(const TileArgs& args, const float* from)
-      : rows(args, from), lanes(*args.lanes) {}
-  HWY_INLINE void advance(int k) { rows.advance(k); }
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+      : rows(args, from) {
+    for (std::size_t j = 0; j < count(Width::kVecs); ++j) {
+      const DTile d;
+      masks[j] = hn::FirstN(d, static_cast<std::size_t>(args.lanes->span[j]));
+      indices[j] = hn::SetTableIndices(d, args.lanes->index[j].data());
+#else
+      : rows(args, from), lanes(*args.lanes) {
+    for (std::size_t j = 0; j < count(Width::kVecs); ++j) {
+#endif
+      base[j] = args.lanes->base[j];
+    }
+  }
+  HWY_INLINE void advance(int k) { rows.offsets += k; }
 
   struct Column {
     typename TabledRows<kRows>::Column rows;
-    const LaneTable& lanes;
+    const LaneRows& of;
     HWY_INLINE typename Width::V vector(int r, int j) const {
       const DTile d;
       const auto at = count(j);
-      const float* from = rows.at(r) + lanes.base[at];
+      const float* from = rows.at(r) + of.base[at];
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-      // On these targets masked loads do not touch memory beyond the elements.
-      const auto mask = hn::FirstN(d, static_cast<std::size_t>(lanes.span[at]));
-      const auto loaded = hn::MaskedLoad(mask, d, from);
-      return hn::TableLookupLanes(loaded, hn::SetTableIndices(d, lanes.index[at].data()));
+      return hn::TableLookupLanes(hn::MaskedLoad(of.masks[at], d, from), of.indices[at]);
 #else
       HWY_ALIGN float some[count(Width::kLanes)];
-      for (int i = 0; i < Width::kLanes; ++i) some[i] = from[lanes.index[at][count(i)]];
+      for (int i = 0; i < Width::kLanes; ++i) some[i] = from[of.lanes.index[at][count(i)]];
       return hn::Load(d, some);
 #endif
     }
   };
   template <int k>
   HWY_INLINE Column column() const {
-    return {rows.template column<k>(), lanes};
+    return {rows.template column<k>(), *this};
   }
 };
 
@@ -153,7 +178,7 @@ struct PlainLaneRows {
   TabledRows<kRows> rows;
 
   HWY_INLINE PlainLaneRows(const TileArgs& args, const float* from) : rows(args, from) {}
-  HWY_INLINE void advance(int k) { rows.advance(k); }
+  HWY_INLINE void advance(int k) { rows.offsets += k; }
 
   struct Column {
     typename TabledRows<kRows>::Column rows;
@@ -178,7 +203,10 @@ struct PackedPanel {
   const float* b;
 
   HWY_INLINE PackedPanel(const TileArgs&, const float* from) : b(from) {}
-  HWY_INLINE void advance(int k) { b += k * kTileCols; }
+  HWY_INLINE void advance(int k) {
+    b += k * kTileCols;
+    launder(b);
+  }
   template <int k>
   HWY_INLINE typename Width::V vector(int j) const {
     return hn::Load(typename Width::D(), b + k * kTileCols + j * Width::kLanes);
@@ -193,7 +221,10 @@ struct PanelInPlace {
 
   HWY_INLINE PanelInPlace(const TileArgs& args, const float* from)
       : b(from), stride(args.b_stride) {}
-  HWY_INLINE void advance(int k) { b += k * stride; }
+  HWY_INLINE void advance(int k) {
+    b += k * stride;
+    launder(b);
+  }
   template <int k>
   HWY_INLINE typename Width::V vector(int j) const {
     return hn::LoadU(typename Width::D(), b + k * stride + j * Width::kLanes);
@@ -207,7 +238,10 @@ struct TabledPanel {
   const std::int32_t* offsets;
 
   HWY_INLINE TabledPanel(const TileArgs& args, const float* from) : b(from), offsets(args.b_k) {}
-  HWY_INLINE void advance(int k) { offsets += k; }
+  HWY_INLINE void advance(int k) {
+    offsets += k;
+    launder(offsets);
+  }
   template <int k>
   HWY_INLINE typename Width::V vector(int j) const {
     return hn::LoadU(typename Width::D(), b + offsets[k] + j * Width::kLanes);
