@@ -1,5 +1,6 @@
 #include "compile/host/contraction.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <map>
@@ -41,14 +42,13 @@ class GemmKernel final : public run::Kernel {
   GemmKernel(std::vector<kernels::GemmPlan> plans, std::size_t of_a, std::size_t of_b,
              const Operands& operands)
       : plans_(std::move(plans)), of_a_(of_a), of_b_(of_b), operands_(operands) {
-    int most = 0;
-    for (const kernels::GemmPlan& plan : plans_) most = std::max(most, plan.num_parts());
-    parts_.resize(static_cast<std::size_t>(most));
-    std::size_t next = 0;  // small plans go to different parts
+    int most = 0, all = 0;
     for (const kernels::GemmPlan& plan : plans_) {
-      for (int part = 0; part < plan.num_parts(); ++part)
-        parts_[next++ % parts_.size()].push_back({&plan, part});
+      most = std::max(most, plan.num_parts());
+      all += plan.num_parts();
     }
+    parts_.resize(static_cast<std::size_t>(std::max(most, std::min(all, operands.num_workers))));
+    distribute();
   }
 
   int num_parts() const override { return static_cast<int>(parts_.size()); }
@@ -86,6 +86,25 @@ class GemmKernel final : public run::Kernel {
   }
 
  private:
+  // Each part of a plan, the longest first, goes where the least work is so far.
+  void distribute() {
+    std::vector<const kernels::GemmPlan*> longest;
+    for (const kernels::GemmPlan& plan : plans_) longest.push_back(&plan);
+    const auto work = [](const kernels::GemmPlan* plan) {
+      return plan->flops() / plan->num_parts();
+    };
+    std::stable_sort(longest.begin(), longest.end(),
+                     [&](const auto* x, const auto* y) { return work(x) > work(y); });
+    std::vector<std::int64_t> loads(parts_.size());
+    for (const kernels::GemmPlan* plan : longest) {
+      for (int part = 0; part < plan->num_parts(); ++part) {
+        const auto least = std::min_element(loads.begin(), loads.end());
+        *least += work(plan);
+        parts_[static_cast<std::size_t>(least - loads.begin())].push_back({plan, part});
+      }
+    }
+  }
+
   std::vector<kernels::GemmPlan> plans_;
   std::vector<std::vector<kernels::GemmPlan::PartOfPlan>> parts_;
   std::size_t of_a_, of_b_;  // tiles
@@ -113,6 +132,34 @@ class ProductsKernel final : public run::Kernel {
   Operands operands_;
 };
 
+/// Products of one micro-tile each, which plans do not cut: those that are left when every worker
+/// has as many as the others are cut along their rows, so that all workers share them.
+void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers) {
+  constexpr std::size_t kMostRows = 16, kMostColumns = 32;
+  constexpr std::size_t kFewestTerms = 1 << 14;  // of a product that is worth it
+  const auto workers = static_cast<std::size_t>(num_workers);
+  for (const kernels::GemmProblem& p : problems) {
+    if (p.products > 1 || !p.row_ends.empty() || p.a.outer.size() > kMostRows ||
+        p.a.outer.size() % workers != 0 || p.b.outer.size() > kMostColumns ||
+        p.a.k.size() < kFewestTerms)
+      return;
+  }
+  const std::size_t whole = problems.size() / workers * workers;
+  for (std::size_t left = problems.size() - whole; left > 0; --left) {
+    const kernels::GemmProblem product = std::move(problems[whole]);
+    problems.erase(problems.begin() + static_cast<std::ptrdiff_t>(whole));
+    const std::ptrdiff_t rows = std::ssize(product.a.outer) / num_workers;
+    for (std::ptrdiff_t begin = 0; begin < std::ssize(product.a.outer); begin += rows) {
+      const auto some = [&](const OffsetTable& offsets) {
+        return OffsetTable(offsets.begin() + begin, offsets.begin() + begin + rows);
+      };
+      kernels::GemmProblem& piece = problems.emplace_back(product);
+      piece.a.outer = some(product.a.outer);
+      piece.c_rows = some(product.c_rows);
+    }
+  }
+}
+
 std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem> problems,
                                                const Operands& operands) {
   if (operands.dtype == DType::f32) {
@@ -126,6 +173,7 @@ std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem>
   }
   const auto pieces = static_cast<std::size_t>(problems[0].pieces);
   const std::size_t of_a = static_cast<std::size_t>(problems[0].products) * pieces;
+  cut_left_over(problems, operands.num_workers);
   std::vector<kernels::GemmPlan> plans;
   for (kernels::GemmProblem& problem : problems) {
     if (operands.dtype == DType::bf16) {

@@ -345,11 +345,13 @@ void GemmPlan::State::choose_parts(int num_workers) {
   const std::int64_t wanted = num_parts_for(num_workers, flops, kPartFlops, flops);
   batch_parts = std::clamp<std::int64_t>(batches, 1, wanted);
   double best = std::numeric_limits<double>::max();
-  const std::int64_t most_high = std::min(wanted / batch_parts, std::max<std::int64_t>(rows, 1));
+  const std::int64_t tiles =
+      a_by_table() ? problem.products * (std::ssize(tile_starts) - 1) : ceil_div(rows, tile_rows);
+  const std::int64_t most_high = std::min(wanted / batch_parts, std::max<std::int64_t>(tiles, 1));
   for (std::int64_t high = 1; high <= most_high; ++high) {
     const std::int64_t most_wide = std::clamp<std::int64_t>(panels, 1, wanted / batch_parts / high);
     for (std::int64_t wide = 1; wide <= most_wide; ++wide) {
-      const auto part_rows = static_cast<double>(ceil_div(rows, high));
+      const auto part_rows = static_cast<double>(ceil_div(tiles, high) * tile_rows);
       const auto part_columns = static_cast<double>(ceil_div(panels, wide) * kernels->nr);
       const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
                           kReadCycles * (part_rows + part_columns);
