@@ -13,7 +13,6 @@
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
-#include "compile/host/kernels/gemm/gemm_merges.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile_registers.h"
 

@@ -22,6 +22,26 @@ struct NodeActions {
   std::uint32_t zeros = 0;
 };
 
+/// The nodes that are added to a new one, in order, and whether +0.0 is added before each and at
+/// the end.
+struct Merges {
+  static constexpr int kMost = 64;
+  const float* nodes[kMost];
+  bool zeros[kMost + 1] = {};
+  int count = 0;
+  bool has_zeros = false;
+
+  /// Appends what `actions` adds: nodes of `size` floats below `top`.
+  void append(const NodeActions& actions, const float* top, std::int64_t size) {
+    for (std::int32_t i = 0; i < actions.merges; ++i) {
+      zeros[count] |= (actions.zeros >> i & 1u) != 0;
+      nodes[count++] = top -= size;
+    }
+    zeros[count] |= (actions.zeros >> actions.merges & 1u) != 0;
+    has_zeros |= actions.zeros != 0;
+  }
+};
+
 /// A grain, the part of a grain that lies in the chunk, or a quad: four short grains that form a
 /// subtree.
 struct Segment {

@@ -15,6 +15,7 @@
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_lane_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
