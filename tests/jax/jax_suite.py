@@ -1,5 +1,6 @@
 """pytest -p jax_suite: JAX's own tests on Tessera, with the element types that Tessera has, a time
-limit per test, and the outcome of each test as a JSON line in the file that OUTCOMES names."""
+limit per test, and the outcome of each test and its seconds as a JSON line in the file that
+OUTCOMES names."""
 import json
 import os
 import re
@@ -63,6 +64,7 @@ def pytest_runtest_makereport(item, call):
     if outcome is None or (report.when != "call" and report.outcome == "passed"):
         return
     outcome["outcome"] = report.outcome
+    outcome["seconds"] = round(report.duration, 2)
     if report.outcome == "failed":
         outcome["why"] = reason_of(call.excinfo)
     elif report.outcome == "skipped" and call.excinfo:
