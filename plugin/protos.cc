@@ -13,6 +13,8 @@ namespace {
 // Names and numbers of the fields: openxla/xla, xla/pjrt/proto/compile_options.proto,
 // xla/xla_data.proto.
 constexpr protozero::pbf_tag_type kBuildOptions = 3;
+constexpr protozero::pbf_tag_type kOverrides = 7;  // a map from names to values
+constexpr protozero::pbf_tag_type kOverrideName = 1;
 namespace build {
 constexpr protozero::pbf_tag_type kNumReplicas = 4;
 constexpr protozero::pbf_tag_type kNumPartitions = 5;
@@ -71,6 +73,18 @@ void read_build_options(protozero::pbf_reader message, CompileOptions& options) 
   }
 }
 
+/// XLA's options change nothing here. Their list differs between versions and platforms, so only
+/// the prefix that they share is checked.
+void check_override(protozero::pbf_reader message) {
+  std::string name;
+  while (message.next(kOverrideName)) name = message.get_string();
+  if (name.starts_with("xla_")) return;
+  throw UserError({.what = "tessera: No such compile option: '" + name + "'",
+                   .found = name,
+                   .wanted = "an option of XLA, whose name starts with xla_",
+                   .cure = "correct or remove it in compiler_options"});
+}
+
 /// What the terms of a value are joined by; without a note they are summed.
 void add_reduction(protozero::pbf_writer& message, std::string_view reduction) {
   if (reduction == "reduce_sum") return;
@@ -85,7 +99,18 @@ CompileOptions read_compile_options(std::string_view bytes) {
   CompileOptions options;
   try {
     protozero::pbf_reader message(bytes.data(), bytes.size());
-    while (message.next(kBuildOptions)) read_build_options(message.get_message(), options);
+    while (message.next()) {
+      switch (message.tag()) {
+        case kBuildOptions:
+          read_build_options(message.get_message(), options);
+          break;
+        case kOverrides:
+          check_override(message.get_message());
+          break;
+        default:
+          message.skip();
+      }
+    }
   } catch (const protozero::exception& error) {
     throw UserError({.what = "tessera: the options of the compiler cannot be read",
                      .found = error.what(),

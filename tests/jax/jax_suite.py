@@ -1,9 +1,11 @@
 """pytest -p jax_suite: JAX's own tests on Tessera, with the element types that Tessera has, a time
-limit per test, and the outcome of each test as a JSON line in the file that OUTCOMES names."""
+limit per test, and the outcome of each test and its seconds of CPU time as a JSON line in the file
+that OUTCOMES names."""
 import json
 import os
 import re
 import signal
+import time
 import unittest
 
 import ml_dtypes
@@ -49,8 +51,10 @@ def pytest_runtest_protocol(item):
     global outcome
     outcome = {"test": item.nodeid, "outcome": "?", "why": ""}
     signal.alarm(SECONDS)
+    start = time.process_time()
     yield
     signal.alarm(0)
+    outcome["seconds"] = round(time.process_time() - start, 2)
     with open(os.environ["OUTCOMES"], "a") as file:
         file.write(json.dumps(outcome) + "\n")
     outcome = None

@@ -36,7 +36,7 @@ def loss(function):
 
 
 def add(name, function, *args, differentiable=True):
-    tolerance = 2e-4 if args[0].dtype == np.float32 else 1e-9
+    tolerance = 2e-4 if np.finfo(args[0].dtype).bits == 32 else 1e-9
     CASES[name] = functools.partial(same, function, *args, tolerance=tolerance)
     if differentiable:
         gradient = jax.grad(loss(function), argnums=tuple(range(len(args))))
@@ -88,6 +88,25 @@ def add_systems(tag, batch, n, m, dtype):
             square, array(*batch, m, n, dtype=dtype))
 
 
+def add_nonsymmetric(tag, batch, n, m, dtype):
+    """What JAX's CPU backend computes."""
+    square = dominant(*batch, n, n, dtype=dtype)
+    add("eigvals" + tag, absolute(jnp.linalg.eigvals), square)
+    add("eig" + tag, absolute(jnp.linalg.eig), square, differentiable=False)
+    for output in ("real", "complex"):
+        add(f"schur_{output}{tag}", functools.partial(jsl.schur, output=output),
+            dominant(n, n, dtype=dtype), differentiable=False)
+    add("hessenberg" + tag, functools.partial(jsl.hessenberg, calc_q=True), square,
+        differentiable=False)
+    add("tridiagonal" + tag, jax.lax.linalg.tridiagonal, square, differentiable=False)
+    add("qr_pivoting" + tag, lambda x: jsl.qr(x, mode="economic", pivoting=True),
+        array(n, m, dtype=dtype), differentiable=False)
+    add("roots" + tag, lambda x: jnp.abs(jnp.roots(x, strip_zeros=False)),
+        array(n + 1, dtype=dtype))
+    complex_square = square + 1j * array(*batch, n, n, dtype=dtype)
+    add("eig_complex" + tag, absolute(jnp.linalg.eig), complex_square, differentiable=False)
+
+
 jax.config.update("jax_enable_x64", True)
 for round_number in range(ROUNDS):
     batch = tuple(int(size) for size in rng.integers(1, 4, int(rng.integers(0, 3))))
@@ -96,6 +115,7 @@ for round_number in range(ROUNDS):
         tag = f"_{np.dtype(dtype).name}_{'x'.join(map(str, (*batch, n, m)))}_{round_number}"
         add_factorisations(tag, batch, n, m, dtype)
         add_systems(tag, batch, n, m, dtype)
+        add_nonsymmetric(tag, batch, n, m, dtype)
 
 if __name__ == "__main__":
     main(CASES)

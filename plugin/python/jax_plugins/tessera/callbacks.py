@@ -51,7 +51,7 @@ _library = None
 _calls = None
 
 
-def _cpu():
+def cpu_device():
     """The device on which functions get their arguments; None without JAX's CPU backend."""
     try:
         return xla_bridge.local_devices(backend="cpu")[0]
@@ -97,7 +97,7 @@ class _Function:
         _known[self.number] = self
 
     def values(self, *arguments):
-        device = _cpu() if self.on_cpu else None
+        device = cpu_device() if self.on_cpu else None
         if device is None:
             return self.function(*arguments)
         with jax.default_device(device):
@@ -191,6 +191,11 @@ def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None,
     return (results, None) if token is None else (results[1:], results[0])
 
 
+def emit_call(ctx, name, function, arguments):
+    """Appends a call of a function without effects; returns its results."""
+    return _emit(ctx, name, function, arguments, has_effect=False)[0]
+
+
 def _emit_effect(ctx, name, function, arguments, effect):
     if not effects.ordered_effects.contains(effect):
         return _emit(ctx, name, function, arguments, has_effect=True)[0]
@@ -207,7 +212,7 @@ def _check_axes(ctx, sharding):
 
 def _pure_callback(ctx, *args, callback, sharding, **_):
     _check_axes(ctx, sharding)
-    return _emit(ctx, "jax.pure_callback", callback, args, has_effect=False)[0]
+    return emit_call(ctx, "jax.pure_callback", callback, args)
 
 
 def _io_callback(ctx, *args, callback, sharding, ordered, **_):
@@ -262,7 +267,7 @@ def _without_cpu(primitive):
     of_jax = primitive.impl
 
     def call(*args, **params):
-        if _cpu() is None:
+        if cpu_device() is None:
             return dispatch.apply_primitive(primitive, *args, **params)
         return of_jax(*args, **params)
 

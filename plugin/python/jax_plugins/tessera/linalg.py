@@ -8,7 +8,7 @@ from jax._src.lax import linalg
 from jax._src.lib.mlir import ir
 from jax.core import ShapedArray
 
-from jax_plugins.tessera import complex_linalg
+from jax_plugins.tessera import callbacks, complex_linalg
 
 
 def _call(name, operand, results):
@@ -101,7 +101,25 @@ def _svd(ctx, a, *, full_matrices, compute_uv, subset_by_index, **_):
     return [s, u, vt]
 
 
+def _on_cpu(primitive):
+    """The lowering to a call of JAX's CPU backend, which has LAPACK."""
+    def rule(ctx, *operands, **options):
+        if callbacks.cpu_device() is None:
+            raise NotImplementedError(
+                f"tessera: {primitive} is computed by JAX's CPU backend, which is left out\n"
+                f"  found:  JAX_PLATFORMS={jax.config.jax_platforms}\n"
+                "  wanted: JAX_PLATFORMS=tessera,cpu\n"
+                "  cure:   set that before JAX starts")
+        return callbacks.emit_call(ctx, f"jax.lax.linalg.{primitive}",
+                                   functools.partial(primitive.bind, **options), operands)
+
+    return rule
+
+
 def register():
+    for primitive in (linalg.eig_p, linalg.schur_p, linalg.hessenberg_p, linalg.tridiagonal_p,
+                      linalg.geqp3_p):
+        mlir.register_lowering(primitive, _on_cpu(primitive), platform="tessera")
     for primitive, rule in ((linalg.lu_p, _lu), (linalg.eigh_p, _eigh), (linalg.svd_p, _svd),
                             (linalg.geqrf_p, _geqrf),
                             (linalg.householder_product_p, _householder_product)):

@@ -25,11 +25,12 @@ enum class Kind {
   tiny,
   ones,
   split,
-  wilkinson
+  wilkinson,
+  orthogonal
 };
-constexpr Kind kKinds[] = {Kind::random, Kind::graded, Kind::reversed, Kind::singular,
-                           Kind::equal,  Kind::zero,   Kind::huge,     Kind::tiny,
-                           Kind::ones,   Kind::split,  Kind::wilkinson};
+constexpr Kind kKinds[] = {Kind::random, Kind::graded, Kind::reversed,  Kind::singular,
+                           Kind::equal,  Kind::zero,   Kind::huge,      Kind::tiny,
+                           Kind::ones,   Kind::split,  Kind::wilkinson, Kind::orthogonal};
 
 /// Row-major, in f64.
 struct Hard {
@@ -125,7 +126,22 @@ class HardLinalg : public ::testing::Test {
         if (kind == Kind::split && (i < rows / 2) != (j < cols / 2)) value = 0.0;
       }
     }
-    return {m.values.begin(), m.values.end()};
+    const std::vector<T> values(m.values.begin(), m.values.end());
+    return kind == Kind::orthogonal ? orthonormal_columns({rows, cols}, values) : values;
+  }
+  /// As many as there are; others are zero.
+  std::vector<T> orthonormal_columns(MatrixSize size, const std::vector<T>& values) {
+    const std::int64_t k = size.least();
+    auto q = room(size.rows * k);
+    auto r = room(k * size.cols);
+    qr(size, false, values.data(), q.data(), r.data());
+    auto result = room(size.rows * size.cols);
+    for (std::int64_t i = 0; i < size.rows; ++i) {
+      for (std::int64_t j = 0; j < k; ++j)
+        result[static_cast<std::size_t>(i * size.cols + j)] =
+            q[static_cast<std::size_t>(i * k + j)];
+    }
+    return result;
   }
 
   /// Divided by a power of two, so that products are in range.

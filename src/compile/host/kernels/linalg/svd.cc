@@ -31,6 +31,10 @@ double lesser_singular_value(double f, double g, double h) {
   return 2.0 * (least * ratio) / (length_of(1.0, sum * ratio) + length_of(1.0, difference * ratio));
 }
 
+// What rounding leaves above the diagonal if singular values are equal, relative to the norm: a
+// sweep rounds each element several times. With less the iteration may not end.
+constexpr double kNegligible = 8 * std::numeric_limits<double>::epsilon();
+
 /// The iteration of Golub and Kahan. Its turns of rows are those of the rows of transpose(u), its
 /// turns of columns those of the rows of transpose(v).
 template <typename T>
@@ -43,7 +47,7 @@ class BidiagonalIteration {
       norm = std::max(norm, std::abs(d_[i]));
       if (i + 1 < size_) norm = std::max(norm, std::abs(e_[i]));
     }
-    negligible_ = norm * std::numeric_limits<double>::epsilon() / 2;
+    negligible_ = norm * kNegligible;
   }
 
   /// Makes the matrix diagonal. Returns whether that came to an end.
