@@ -35,8 +35,11 @@ install(FILES
   ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# Printers for gdb.
-install(FILES tools/gdb/tessera.py DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/gdb)
+# Printers for debuggers.
+foreach(debugger gdb lldb)
+  install(FILES tools/${debugger}/tessera.py
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/${debugger})
+endforeach()
 
 # For pkg-config. Its folder may be moved with the rest.
 file(RELATIVE_PATH tessera_prefix_from_pc

@@ -1,4 +1,4 @@
-// What the test of the printers for gdb stops in.
+// What the tests of the printers for debuggers stop in.
 #include <tessera/nn.h>
 #include <tessera/tessera.h>
 
