@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compile/host/kernels/dot/dot.h"
+#include "compile/host/kernels/dot/vector_products.h"
 #include "compile/host/kernels/window/channels.h"
 #include "compile/host/kernels/window/gathered.h"
 
@@ -111,7 +112,7 @@ class GemmKernel final : public run::Kernel {
   Operands operands_;
 };
 
-/// Products of f32 in another way: by channel, or of operands that are gathered.
+/// Products of f32 in another way: of vectors, by channel, or of operands that are gathered.
 template <class Products>
 class ProductsKernel final : public run::Kernel {
  public:
@@ -163,6 +164,9 @@ void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers)
 std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem> problems,
                                                const Operands& operands) {
   if (operands.dtype == DType::f32) {
+    if (auto products = kernels::VectorProducts::of(problems, operands.num_workers))
+      return std::make_shared<ProductsKernel<kernels::VectorProducts>>(std::move(*products),
+                                                                       operands);
     if (auto products = kernels::ChannelProducts::of(problems, operands.num_workers))
       return std::make_shared<ProductsKernel<kernels::ChannelProducts>>(std::move(*products),
                                                                         operands);
