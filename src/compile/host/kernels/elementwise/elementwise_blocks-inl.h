@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <hwy/highway.h>
 #include <tuple>
 #include <utility>
@@ -21,37 +20,44 @@ namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
 constexpr std::size_t kRunBlock = 64;
 
-/// A block of an operand, in memory of its own: the result may be written over the operand.
+/// Where the elements of an operand are, block by block.
 template <class T>
-struct InputBlock {
-  T elements[kRunBlock] = {};
+class InputBlocks {
+ public:
+  explicit InputBlocks(const TileInput& input)
+      : data_(static_cast<const T*>(input.data)), is_scalar_(input.is_scalar) {
+    if (is_scalar_) std::fill_n(copies_, kRunBlock, *data_);
+  }
+  const T* at(std::size_t first) const { return is_scalar_ ? copies_ : data_ + first; }
 
-  void begin(const TileInput& input) {
-    if (input.is_scalar) std::fill_n(elements, kRunBlock, *static_cast<const T*>(input.data));
-  }
-  void read(const TileInput& input, std::size_t first, std::size_t count) {
-    if (!input.is_scalar)
-      std::memcpy(elements, static_cast<const T*>(input.data) + first, count * sizeof(T));
-  }
+ private:
+  const T* data_;
+  bool is_scalar_;
+  T copies_[kRunBlock] = {};
 };
+
+/// The result may be written over an operand, element for element: no step of the loop reads what
+/// another one writes, which compilers are told, as they would not vectorise it otherwise.
+template <class Op, class Out, class... In>
+void run_block(std::size_t count, Out* output, const In*... inputs) {
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < count; ++i) output[i] = Op::run(inputs[i]...);
+}
 
 template <class Op, class Out, class... In, std::size_t... kInput>
 void run_blocks(const TileInput* inputs, void* output, std::size_t n,
                 std::index_sequence<kInput...>) {
-  std::tuple<InputBlock<In>...> blocks;
-  (std::get<kInput>(blocks).begin(inputs[kInput]), ...);
-  Out results[kRunBlock] = {};
-  const auto compute = [&](std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i)
-      results[i] = Op::run(std::get<kInput>(blocks).elements[i]...);
-  };
-  for (std::size_t first = 0; first < n; first += kRunBlock) {
-    const std::size_t count = std::min(kRunBlock, n - first);
-    (std::get<kInput>(blocks).read(inputs[kInput], first, count), ...);
-    // A loop of known length is vectorised without a rest.
-    count == kRunBlock ? compute(kRunBlock) : compute(count);
-    std::memcpy(static_cast<Out*>(output) + first, results, count * sizeof(Out));
-  }
+  const std::tuple<InputBlocks<In>...> blocks{InputBlocks<In>(inputs[kInput])...};
+  Out* results = static_cast<Out*>(output);
+  std::size_t first = 0;
+  // A loop of known length is vectorised without a rest.
+  for (; first + kRunBlock <= n; first += kRunBlock)
+    run_block<Op, Out, In...>(kRunBlock, results + first, std::get<kInput>(blocks).at(first)...);
+  run_block<Op, Out, In...>(n - first, results + first, std::get<kInput>(blocks).at(first)...);
 }
 
 /// Op::run of elements of the types `In` gives an `Out`; booleans are bytes. It is no stage.
