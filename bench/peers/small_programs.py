@@ -79,7 +79,8 @@ def tables():
 
 
 def products():
-    for spec in ("ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "ij,ij->i", "ij,ij->", "ij,j->i", "ij,i->j"):
+    for spec in ("ij,jk->ik", "ji,jk->ik", "ij,kj->ik", "ij,ij->i", "ij,ij->", "ij,j->i",
+                 "ij,i->j"):
         second = X[:SIDE] if spec in ("ij,j->i", "ij,i->j") else N
         yield f"einsum {spec}", lambda m, n, spec=spec: jnp.einsum(spec, m, n), (M, second)
     batch = X[:640_000].reshape(100, 80, 80)

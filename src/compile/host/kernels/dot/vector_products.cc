@@ -18,9 +18,9 @@ namespace tessera::kernels::vector_products::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace tiles = gemm::HWY_NAMESPACE;
 
-using Leaves = VectorProducts::Leaves;
+using Group = VectorProducts::Group;
 using Run = VectorProducts::Run;
-using Lanes = hn::CappedTag<float, 8>;  // as many grains as sums usually have
+using Lanes = hn::CappedTag<float, VectorProducts::kGroup>;
 constexpr std::size_t kLanes = hn::MaxLanes(Lanes());
 
 // Adds the terms of a run from `first` on.
@@ -58,36 +58,29 @@ HWY_INLINE void add_runs(const float* a, const float* b, const Run* runs, float*
   for (std::size_t i = 0; i < kLanes; ++i) totals[i] = add_terms(a, b, runs[i], common, totals[i]);
 }
 
-// The sums of `count` leaves, in as many lanes; the others do what the last one does.
-HWY_INLINE void sum_group(const float* a, const float* b, const Leaves& leaves, std::size_t first,
-                          std::size_t count, float* totals) {
-  std::fill_n(totals, kLanes, 0.0F);
-  std::size_t rounds = 0;
-  for (std::size_t i = 0; i < count; ++i) rounds = std::max(rounds, leaves.num_runs(first + i));
-  for (std::size_t round = 0; round < rounds; ++round) {
-    Run runs[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i)
-      runs[i] = leaves.run(first + std::min(i, count - 1), round);
-    add_runs(a, b, runs, totals);
+HWY_INLINE void sum_group(const float* a, const float* b, const Group& group, float* totals) {
+  std::fill_n(totals, VectorProducts::kGroup, 0.0F);
+  for (const auto& runs : group.rounds) {
+    for (std::size_t lane = 0; lane < VectorProducts::kGroup; lane += kLanes)
+      add_runs(a, b, runs.data() + lane, totals + lane);
   }
 }
 
 // The sum of all grains by the tree: two nodes are added as soon as they are the halves of a
 // subtree.
-float sum_tree(const Leaves& leaves, const float* a, const float* b) {
-  float nodes[64 + kLanes];
-  std::size_t nodes_waiting = 0;
-  for (std::size_t done = 0; done < leaves.ends.size();) {
-    const std::size_t count = std::min(kLanes, leaves.ends.size() - done);
-    HWY_ALIGN float totals[kLanes];
-    sum_group(a, b, leaves, done, count, totals);
-    for (std::size_t i = 0; i < count; ++i) {
-      nodes[nodes_waiting++] = totals[i];
-      for (std::size_t left = ++done; left % 2 == 0; left /= 2, --nodes_waiting)
-        nodes[nodes_waiting - 2] += nodes[nodes_waiting - 1];
+float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
+  float nodes[64];
+  std::size_t waiting = 0, done = 0;
+  for (const Group& group : groups) {
+    HWY_ALIGN float totals[VectorProducts::kGroup];
+    sum_group(a, b, group, totals);
+    for (std::size_t i = 0; i < group.grains; ++i) {
+      nodes[waiting++] = totals[i];
+      for (std::size_t left = ++done; left % 2 == 0; left /= 2, --waiting)
+        nodes[waiting - 2] += nodes[waiting - 1];
     }
   }
-  for (; nodes_waiting > 1; --nodes_waiting) nodes[nodes_waiting - 2] += nodes[nodes_waiting - 1];
+  for (; waiting > 1; --waiting) nodes[waiting - 2] += nodes[waiting - 1];
   return nodes[0];
 }
 
@@ -106,34 +99,52 @@ namespace {
 constexpr std::size_t kFewestTerms = 16;  // of a run, on average
 constexpr std::int64_t kPartTerms = std::int64_t{1} << 16;
 
-VectorProducts::Leaves leaves_of(const GemmProblem& p) {
-  VectorProducts::Leaves leaves;
-  std::size_t k = 0;
-  for (const std::int64_t end : p.leaf_ends) {
-    const std::size_t begin = k;
-    for (; k < static_cast<std::size_t>(end); ++k) {
-      const bool follows =
-          k > begin && p.a.k[k] == p.a.k[k - 1] + 1 && p.b.k[k] == p.b.k[k - 1] + 1;
-      if (!follows) leaves.runs.push_back({p.a.outer[0] + p.a.k[k], p.b.outer[0] + p.b.k[k], 0});
-      ++leaves.runs.back().terms;
-    }
-    leaves.ends.push_back(leaves.runs.size());
+/// The terms from `begin` to `end` as runs.
+std::vector<VectorProducts::Run> runs_of(const GemmProblem& p, std::size_t begin, std::size_t end) {
+  std::vector<VectorProducts::Run> runs;
+  for (std::size_t k = begin; k < end; ++k) {
+    const bool follows = k > begin && p.a.k[k] == p.a.k[k - 1] + 1 && p.b.k[k] == p.b.k[k - 1] + 1;
+    if (!follows) runs.push_back({p.a.outer[0] + p.a.k[k], p.b.outer[0] + p.b.k[k], 0});
+    ++runs.back().terms;
   }
-  return leaves;
+  return runs;
+}
+
+/// Empty if runs are short.
+std::vector<VectorProducts::Group> groups_of(const GemmProblem& p) {
+  std::vector<VectorProducts::Group> groups;
+  std::size_t begin = 0, num_runs = 0;
+  for (const std::int64_t end : p.leaf_ends) {
+    if (groups.empty() || groups.back().grains == VectorProducts::kGroup) groups.emplace_back();
+    VectorProducts::Group& group = groups.back();
+    const auto runs = runs_of(p, begin, static_cast<std::size_t>(end));
+    num_runs += runs.size();
+    group.rounds.resize(std::max(group.rounds.size(), runs.size()));
+    for (std::size_t i = 0; i < runs.size(); ++i) group.rounds[i][group.grains] = runs[i];
+    ++group.grains;
+    begin = static_cast<std::size_t>(end);
+  }
+  if (p.a.k.size() < kFewestTerms * num_runs) return {};
+  for (VectorProducts::Group& group : groups) {
+    for (auto& runs : group.rounds)
+      std::fill(runs.begin() + static_cast<std::ptrdiff_t>(group.grains), runs.end(), runs[0]);
+  }
+  return groups;
 }
 
 }  // namespace
 
 std::optional<VectorProducts> VectorProducts::of(std::span<const GemmProblem> problems,
                                                  int num_workers) {
+  if (problems.size() != 1) return std::nullopt;
   const GemmProblem& p = problems[0];
-  if (problems.size() != 1 || p.products != 1 || p.pieces != 1 || !p.row_ends.empty() ||
-      p.a.outer.size() != 1 || p.b.outer.size() != 1 ||
-      p.a.k.size() < kFewestTerms * p.leaf_ends.size())
+  if (p.products != 1 || p.pieces != 1 || !p.row_ends.empty() || p.a.outer.size() != 1 ||
+      p.b.outer.size() != 1 || p.a.k.size() < kFewestTerms * p.leaf_ends.size())
     return std::nullopt;
   VectorProducts products;
-  products.leaves_ = leaves_of(p);
-  if (p.a.k.size() < kFewestTerms * products.leaves_.runs.size()) return std::nullopt;
+  products.groups_ = groups_of(p);
+  if (products.groups_.empty()) return std::nullopt;
+  products.terms_ = std::ssize(p.a.k);
   products.a_ = p.a.batch;
   products.b_ = p.b.batch;
   products.c_ = p.c_batch;
@@ -144,18 +155,14 @@ std::optional<VectorProducts> VectorProducts::of(std::span<const GemmProblem> pr
   return products;
 }
 
-std::int64_t VectorProducts::flops() const {
-  std::int64_t terms = 0;
-  for (const Run& run : leaves_.runs) terms += run.terms;
-  return 2 * terms * std::ssize(a_);
-}
+std::int64_t VectorProducts::flops() const { return 2 * terms_ * std::ssize(a_); }
 
 void VectorProducts::run(const float* a, const float* b, float* c, int part) const {
   const std::int64_t batches = std::ssize(a_);
   const auto sum = HWY_DYNAMIC_DISPATCH(vector_products::sum_tree);
   for (std::int64_t i = batches * part / num_parts_; i < batches * (part + 1) / num_parts_; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    c[c_[at]] = sum(leaves_, a + a_[at], b + b_[at]);
+    c[c_[at]] = sum(groups_, a + a_[at], b + b_[at]);
   }
 }
 

@@ -1,6 +1,7 @@
 // Products of two vectors.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,16 +22,12 @@ class VectorProducts {
     std::int64_t a = 0, b = 0;  // where the first elements are
     std::int64_t terms = 0;
   };
-  struct Leaves {
-    std::vector<Run> runs;
-    std::vector<std::size_t> ends;  // of each leaf, in `runs`
-
-    std::size_t begin_of(std::size_t leaf) const { return leaf == 0 ? 0 : ends[leaf - 1]; }
-    std::size_t num_runs(std::size_t leaf) const { return ends[leaf] - begin_of(leaf); }
-    /// Run `i` of a leaf; an empty one if it has fewer.
-    Run run(std::size_t leaf, std::size_t i) const {
-      return i < num_runs(leaf) ? runs[begin_of(leaf) + i] : Run();
-    }
+  /// Grains that are summed side by side.
+  static constexpr std::size_t kGroup = 8;
+  struct Group {
+    std::size_t grains = 0;
+    std::vector<std::array<Run, kGroup>>
+        rounds;  // a run of each grain; empty ones where it has no more
   };
 
   /// Empty if the problems are not of this kind, or have few terms.
@@ -45,8 +42,9 @@ class VectorProducts {
  private:
   VectorProducts() = default;
 
-  Leaves leaves_;
+  std::vector<Group> groups_;
   std::vector<std::int64_t> a_, b_, c_;  // per batch
+  std::int64_t terms_ = 0;
   int num_parts_ = 1;
 };
 
