@@ -31,8 +31,8 @@ ELEMENTWISE = """abs acos acosh arctan asin atanh cbrt ceil cos cosh deg2rad exp
     tanh trunc nan_to_num i0""".split()
 OF_TWO = """add arctan2 copysign divide equal floor_divide fmax fmin fmod hypot less logaddexp
     maximum minimum multiply nextafter power remainder subtract heaviside""".split()
-OF_INTEGERS = """bitwise_and bitwise_xor floor_divide gcd left_shift maximum multiply power remainder
-    right_shift subtract""".split()
+OF_INTEGERS = """bitwise_and bitwise_xor floor_divide gcd left_shift maximum multiply power
+    remainder right_shift subtract""".split()
 REDUCTIONS = """all any argmax argmin count_nonzero max mean median min nanmax nanmean nansum prod
     ptp std sum var""".split()
 CUMULATIVE = "cumsum cumprod cummax cummin cumlogsumexp".split()
