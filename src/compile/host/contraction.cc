@@ -140,8 +140,9 @@ void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers)
   constexpr std::size_t kFewestTerms = 1 << 14;  // of a product that is worth it
   const auto workers = static_cast<std::size_t>(num_workers);
   for (const kernels::GemmProblem& p : problems) {
-    if (p.products > 1 || !p.row_ends.empty() || p.a.outer.size() > kMostRows ||
-        p.a.outer.size() % workers != 0 || p.b.outer.size() > kMostColumns ||
+    const std::size_t rows = p.a.outer.size();
+    if (p.products > 1 || p.a.batch.size() > 1 || !p.row_ends.empty() || rows == 0 ||
+        rows > kMostRows || rows % workers != 0 || p.b.outer.size() > kMostColumns ||
         p.a.k.size() < kFewestTerms)
       return;
   }
