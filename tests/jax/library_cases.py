@@ -1,9 +1,18 @@
 """library_cases.py: what tests of libraries on JAX found, as small programs."""
+import os
+import pathlib
+import tempfile
+
+FOLDER = tempfile.TemporaryDirectory()
+os.environ["TESSERA_SHOW"] = FOLDER.name
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import cases
+from cases import random, same
 
 CASES = {}
 
@@ -40,6 +49,33 @@ def singular_values_that_are_equal():
                 u, s, vt = jax.jit(lambda x: jnp.linalg.svd(x, full_matrices=False))(x)
                 np.testing.assert_allclose(s, np.linalg.svd(x)[1], rtol=1e-14)
                 np.testing.assert_allclose((u * s[:, None]) @ vt, x, atol=1e-12)
+
+
+@case
+def scans_with_counters_of_64_bits():
+    """They are scans, whose slices are read and written in place."""
+    def scan(x, reverse=False):
+        return lax.scan(lambda c, y: (c * 0.5 + y, (c, y[0])), x[0], x, reverse=reverse)
+
+    def backwards(x):
+        return scan(x, reverse=True)
+
+    def gradient(x):
+        return jax.grad(lambda x: jnp.sum(jnp.sin(scan(x)[0])))(x)
+
+    def loop(x):
+        return lax.fori_loop(0, 7, lambda i, c: c.at[i].add(jnp.sum(x[i]) + i), jnp.zeros(7))
+
+    def part(x):  # not all slices, and not in order
+        return lax.fori_loop(2, 6, lambda i, c: c + x[i] * x[6 - i] + x[(i * 3) % 7], x[0])
+
+    with jax.enable_x64(True):
+        for function in (scan, backwards, gradient):
+            jax.jit(function).lower(random(7, 3)).compile()
+            text = max(pathlib.Path(FOLDER.name).glob("*.txt")).read_text()
+            assert "scan[" in text and "dynamic_" not in text and "while[" not in text, text
+        for function in (scan, backwards, gradient, loop, part):
+            same(function, random(7, 3))
 
 
 if __name__ == "__main__":

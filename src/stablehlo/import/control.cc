@@ -100,8 +100,10 @@ std::optional<Counting> counting_of(Context& c) {
   if (counter == condition.arguments.end()) return std::nullopt;
   const auto i = static_cast<std::size_t>(counter - condition.arguments.begin());
   const Operation* step = maker_of(body, last.operands[i]);
+  const Type& type = c.type(c.operand(i));
+  const bool is_counter = type == Type{DType::i32, {}} || type == Type{DType::i64, {}};
   if (step == nullptr || kind_of(*step) != "add" || step->operands.size() != 2 ||
-      step->operands[0] != body.arguments[i] || c.type(c.operand(i)) != Type{DType::i32, {}}) {
+      step->operands[0] != body.arguments[i] || !is_counter) {
     return std::nullopt;
   }
   const std::optional<double> limit = number_of(c, condition, test->operands[1]);

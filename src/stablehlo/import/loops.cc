@@ -63,8 +63,24 @@ class Body {
     return makers_[value]->attributes.get<double>("value");
   }
 
+  /// An index of i64 before as_index(), which leaves zero and numbers of iterations as they are.
+  ValueId unclamped(ValueId index) const {
+    if (op_of(index) != "convert") return index;
+    index = makers_[index]->operands[0];
+    while (op_of(index) == "min" || op_of(index) == "max") {
+      const std::optional<double> bound = number(makers_[index]->operands[1]);
+      const bool is_kept =
+          bound &&
+          (op_of(index) == "min" ? *bound >= static_cast<double>(loop_.length - 1) : *bound <= 0.0);
+      if (!is_kept) break;
+      index = makers_[index]->operands[0];
+    }
+    return index;
+  }
+
   /// Whether an index is the number of the iteration, or length - 1 minus it.
   std::optional<Order> order_of(ValueId index) const {
+    index = unclamped(index);
     const ValueId counter = function_.inputs[loop_.num_consts + loop_.counter];
     if (index == counter) return Order::forward;
     // (length - counter) - 1, or (length - 1) - counter
@@ -98,7 +114,7 @@ class Body {
     if (taken != slice) return std::nullopt;
     const std::size_t first = is_read ? 1 : 2;
     for (std::size_t dim = 1; dim < whole.size(); ++dim) {
-      if (number(equation.operands[first + dim]) != 0.0) return std::nullopt;
+      if (number(unclamped(equation.operands[first + dim])) != 0.0) return std::nullopt;
     }
     return order_of(equation.operands[first]);
   }

@@ -10,7 +10,7 @@
 
 namespace tessera::stablehlo {
 
-/// A loop whose carry `counter`, an i32 scalar, is 0, 1, ... length - 1.
+/// A loop whose carry `counter`, a scalar of i32 or i64, is 0, 1, ... length - 1.
 struct CountedLoop {
   std::int64_t length = 0;
   std::size_t num_consts = 0;
