@@ -39,9 +39,7 @@ void run_in_order(const Executable& executable, std::byte* arena, const PortBuff
       buffers[i] = (is_in_arena ? arena : ports.find(place)) + place.offset;
     }
     const std::span<std::byte* const> all(buffers.data(), task.places.size());
-    const int num_parts = task.kernel->num_parts();
-    for (int part = 0; part < num_parts; ++part) task.kernel->run(all, part);
-    if (num_parts > 0 && task.kernel->joins_parts()) task.kernel->join_parts(all);
+    task.kernel->run_all(all);
     poison.task_ended(id);
   }
 }
@@ -178,7 +176,8 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   root.bind(memory.buffers, 0, 0);
   Execution execution(root, {.num_lists = state.workers.num_lists(),
                              .threads_per_group = state.threads_per_group,
-                             .has_timeline = state.measured.has_timeline()});
+                             .has_timeline = state.measured.has_timeline(),
+                             .joins_short_bodies = !state.measured.notes_tasks()});
   const DefaultFloatMode mode;
   Run run{.execution = execution, .node = home.node};
   on_begin();

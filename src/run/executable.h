@@ -97,6 +97,12 @@ class Kernel {
   /// Whether join_parts() must be called, once, after all parts have ended.
   virtual bool joins_parts() const { return false; }
   virtual void join_parts(std::span<std::byte* const> /*buffers*/) const {}
+  /// Runs and joins all parts on this thread.
+  void run_all(std::span<std::byte* const> buffers) const {
+    const int count = num_parts();
+    for (int part = 0; part < count; ++part) run(buffers, part);
+    if (count > 0 && joins_parts()) join_parts(buffers);
+  }
 };
 
 /// Where a buffer of a task is found.
@@ -238,6 +244,9 @@ struct Executable {
   /// The kernels take less time than to share their work with other threads. There are no control
   /// tasks, and no task depends on a later one.
   bool is_short = false;
+  /// The same for the body of a loop, whose threads are awake already. Its instructions have no
+  /// collectives, so that nothing is counted.
+  bool is_short_body = false;
   /// Per group of devices, the most that one of its devices would hold; empty if there are no
   /// groups. In a process of one device only its own group has an entry that is not 0.
   std::vector<std::int64_t> group_peak_bytes;

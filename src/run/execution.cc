@@ -29,6 +29,7 @@ Execution::Execution(Frame& root, const ExecutionOptions& options)
   Ended ended;
   start(root, 0, ended);
   for (std::size_t i = 0; i < ended.size(); ++i) settle(ended[i], 0);
+  joins_short_bodies_ = options.joins_short_bodies && !has_groups_;
 }
 
 // --- taking parts
@@ -162,12 +163,27 @@ std::uint32_t Execution::group_of(TaskRef ref) const {
 }
 
 void Execution::go_on(ControlFrame& control, Frame* next, std::size_t list, Ended& ended) {
-  while (next != nullptr && next->executable().tasks.empty()) next = control.next();
+  int bodies = 0;
+  while (next != nullptr && runs_here(*next, bodies)) {
+    if (has_failed()) return;
+    next = control.next();
+  }
   if (next == nullptr) {
     ended.push_back({&control.outer(), control.task()});
   } else {
     start(*next, list, ended);
   }
+}
+
+/// Runs the frame if its executable is a short body. After some of them, `bodies`, one is made
+/// ready, so that other tasks do not wait for the whole loop.
+bool Execution::runs_here(Frame& frame, int& bodies) {
+  constexpr int kMostBodies = 64;
+  const Executable& executable = frame.executable();
+  if (executable.tasks.empty()) return true;
+  if (!joins_short_bodies_ || !executable.is_short_body || ++bodies > kMostBodies) return false;
+  frame.run_in_order();
+  return true;
 }
 
 // --- the timeline

@@ -88,6 +88,14 @@ void Frame::start() {
   poison_.start(executable_, arena_);
 }
 
+void Frame::run_in_order() {
+  poison_.start(executable_, arena_);
+  for (std::uint32_t task = 0; task < executable_.tasks.size(); ++task) {
+    executable_.tasks[task].kernel->run_all(buffers(task));
+    poison_.task_ended(task);
+  }
+}
+
 void Frame::arm(std::uint32_t task) {
   for (int node = 0; node < num_nodes_; ++node) {
     next_part_[counter(task, node)].store(node == 0 ? 0 : end_of_parts(task, node - 1),

@@ -33,6 +33,8 @@ class Frame {
   /// Begins a run, in which all tasks wait for their predecessors. Tasks of an earlier run must
   /// have been armed again.
   void start();
+  /// A whole run on this thread, for a short executable.
+  void run_in_order();
 
   const Executable& executable() const { return executable_; }
   ControlFrame* loop() const { return loop_; }

@@ -122,6 +122,24 @@ TEST_P(ControlTest, AWhileRunsUntilItsConditionIsFalse) {
   }
 }
 
+TEST_P(ControlTest, ShortBodiesRunLikeOthers) {
+  Graph round = increment();
+  round.executable.is_short_body = true;
+  for (std::int32_t limit : {0, 1, 63, 64, 65, 1000})
+    EXPECT_EQ(number(counting(limit, round).run()[0][0]), limit);
+  Graph fails = ports(1, 1);
+  int rounds = 0;
+  fails.task(
+      [&](Buffers b, int) {
+        if (++rounds == 100) throw RuntimeFault("this round fails");
+        number(b[1]) = number(b[0]) + 1;
+      },
+      {fails.input(0), fails.output(0)});
+  fails.executable.is_short_body = true;
+  EXPECT_THROW(counting(1000, fails).run(), RuntimeFault);
+  EXPECT_EQ(rounds, 100);
+}
+
 TEST_P(ControlTest, LoopsInLoops) {
   // 4 times 3 times 2 steps.
   Graph inner = increment();

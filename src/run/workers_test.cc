@@ -65,7 +65,8 @@ struct RandomProgram {
                     .bodies = {},
                     .end = {}};
     const bool is_scan = control.kind == Control::Kind::scan;
-    control.length = below(6);
+    // More rounds than threads run without looking for other tasks.
+    control.length = depth == 2 && below(8) == 0 ? 150 : below(6);
     const int times = is_scan ? static_cast<int>(control.length) : 1;
     const Graph body = make(num_runs * times, depth + 1);
     control.bodies = {
@@ -102,6 +103,8 @@ struct RandomProgram {
       graph.executable.communicates |= communicates;
       if (communicates) last_exchange = id;
     }
+    const bool has_loops = std::count(tasks.begin(), tasks.end(), nullptr) > 0;
+    graph.executable.is_short_body = depth > 0 && !has_loops && below(2) == 0;
     return graph;
   }
 

@@ -1,6 +1,7 @@
 #include "compile/host/plan/levels.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tessera::compile::host {
 
@@ -30,20 +31,25 @@ std::int64_t work_ns(const run::Instruction& instruction) {
   return instruction.flops / kFlopsPerNs + instruction.bytes / kBytesPerNs;
 }
 
-bool is_short(const run::Executable& executable) {
-  constexpr std::int64_t kShortNs = 10'000;  // about what it takes to wake a thread and to wait
+/// Nanoseconds of all instructions; the most there are if tasks wait for others than kernels.
+std::int64_t duration(const run::Executable& executable) {
+  for (const run::Task& task : executable.tasks) {
+    if (task.control != nullptr || task.communicates)
+      return std::numeric_limits<std::int64_t>::max();
+  }
   std::int64_t ns = 0;
   for (const run::Instruction& instruction : executable.instructions) ns += work_ns(instruction);
-  return ns <= kShortNs &&
-         std::all_of(executable.tasks.begin(), executable.tasks.end(), [](const run::Task& task) {
-           return task.control == nullptr && !task.communicates;
-         });
+  return ns;
 }
 
 }  // namespace
 
 void set_levels(run::Executable& executable) {
-  executable.is_short = is_short(executable);
+  constexpr std::int64_t kShortNs = 10'000;    // about what it takes to wake a thread and to wait
+  constexpr std::int64_t kShortBodyNs = 1000;  // about what it takes to share a task
+  const std::int64_t ns = duration(executable);
+  executable.is_short = ns <= kShortNs;
+  executable.is_short_body = ns <= kShortBodyNs && !executable.has_collectives();
   std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
   for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;
   for (std::size_t id = executable.tasks.size(); id-- > 0;) {

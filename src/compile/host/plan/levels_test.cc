@@ -80,5 +80,20 @@ TEST(Levels, ProgramsOfLittleWorkAreShort) {
   EXPECT_FALSE(is_short(loop));
 }
 
+TEST(Levels, BodiesWithoutWorkAndCollectivesAreShort) {
+  const auto is_short_body = [](const std::shared_ptr<run::Executable>& executable) {
+    set_levels(*executable);
+    return executable->is_short_body;
+  };
+  EXPECT_TRUE(is_short_body(chain({1000, 1000})));
+  EXPECT_FALSE(is_short_body(chain({1'000'000})));
+  const auto sums = chain({1000});
+  sums->instructions[0].collectives = {{"all_reduce", 8, 12}};
+  EXPECT_FALSE(is_short_body(sums));
+  const auto loop = chain({0});
+  loop->tasks[0].control = std::make_shared<const run::Control>();
+  EXPECT_FALSE(is_short_body(loop));
+}
+
 }  // namespace
 }  // namespace tessera::compile::host
