@@ -175,8 +175,8 @@ void Execution::go_on(ControlFrame& control, Frame* next, std::size_t list, Ende
   }
 }
 
-/// Runs the frame if its executable is a short body. After some of them, `bodies`, one is made
-/// ready, so that other tasks do not wait for the whole loop.
+/// Runs the frame if its executable is a short body, and counts it in `bodies`. After some of them
+/// one is made ready, so that other tasks do not wait for the whole loop.
 bool Execution::runs_here(Frame& frame, int& bodies) {
   constexpr int kMostBodies = 64;
   const Executable& executable = frame.executable();

@@ -29,7 +29,7 @@ struct ExecutionOptions {
   int threads_per_group = 0;
   bool has_timeline = false;
   /// Short bodies of loops and branches run on the thread that ends the task before them, one after
-  /// the other, which takes a tenth of the time that it takes to make their tasks ready.
+  /// the other, without their tasks being made ready.
   bool joins_short_bodies = false;
 };
 
