@@ -146,10 +146,10 @@ void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers)
         p.a.k.size() < kFewestTerms)
       return;
   }
-  const std::size_t whole = problems.size() / workers * workers;
-  for (std::size_t left = problems.size() - whole; left > 0; --left) {
-    const kernels::GemmProblem product = std::move(problems[whole]);
-    problems.erase(problems.begin() + static_cast<std::ptrdiff_t>(whole));
+  const auto first_left = problems.end() - static_cast<std::ptrdiff_t>(problems.size() % workers);
+  const std::vector<kernels::GemmProblem> left(first_left, problems.end());
+  problems.erase(first_left, problems.end());
+  for (const kernels::GemmProblem& product : left) {
     const std::ptrdiff_t rows = std::ssize(product.a.outer) / num_workers;
     for (std::ptrdiff_t begin = 0; begin < std::ssize(product.a.outer); begin += rows) {
       const auto some = [&](const OffsetTable& offsets) {
