@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compile/barriers.h"
-#include "compile/host/fuse.h"
+#include "compile/host/fuse/fuse.h"
 
 namespace tessera::compile {
 

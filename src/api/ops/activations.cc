@@ -14,7 +14,8 @@ using detail::Ints;
 using detail::public_op;
 
 Array relu(Operand x) {
-  return public_op(x.where, [&] { return maximum(x, 0); });
+  // Unlike that of a maximum, the derivative at 0 is 0. NaN stays NaN.
+  return public_op(x.where, [&] { return where(x <= 0, 0, x); });
 }
 
 Array sigmoid(Operand x) { return logistic(std::move(x)); }

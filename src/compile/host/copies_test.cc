@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "compile/host/fuse.h"
+#include "compile/host/fuse/fuse.h"
 #include "compile/host/lower.h"
 #include "partition/test_programs.h"
 

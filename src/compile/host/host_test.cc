@@ -6,7 +6,7 @@
 #include <random>
 #include <tuple>
 
-#include "compile/host/fuse.h"
+#include "compile/host/fuse/fuse.h"
 #include "compile/host/lower.h"
 #include "compile/host/plan/plan.h"
 #include "compile/host/plan/plan_memory.h"
@@ -81,7 +81,7 @@ TEST(Fuse, DiamondAroundAReductionHasNoCycle) {
   const ValueId wide = p.broadcast(total, {1}, {4, 8});
   const Function f = on_one_device(p, {ops::div(p.b, e, wide)});
   // Sums of columns are known when all rows are.
-  EXPECT_EQ(nodes_of(f), "exp | reduce_sum | div");
+  EXPECT_EQ(nodes_of(f), "exp reduce_sum | div");
 }
 
 TEST(Fuse, RowsAreReducedAmongTheElementwiseWorkAroundThem) {
@@ -144,7 +144,22 @@ TEST(Fuse, OtherShapesDoNotJoin) {
   const ValueId x = p.input({4, 8});
   const ValueId a = ops::exp(p.b, p.sum(x, {1}));
   const ValueId b = ops::exp(p.b, p.sum(x, {0}));
-  EXPECT_EQ(nodes_of(on_one_device(p, {a, b})), "reduce_sum exp | reduce_sum | exp");
+  // Both sums read x.
+  EXPECT_EQ(nodes_of(on_one_device(p, {a, b})), "reduce_sum exp reduce_sum | exp");
+}
+
+TEST(Fuse, SumsOfColumnsJoinWhatReadsTheSameArray) {
+  Program p{Mesh()};
+  const ValueId x = p.input({32, 32});
+  const ValueId squares = p.sum(p.mul(x, x), {0});
+  const ValueId total = p.sum(x, {0});
+  // Rows of x have the shape of its columns.
+  const ValueId rows = ops::exp(p.b, total);
+  const Function f = on_one_device(p, {squares, rows, p.sum(ops::exp(p.b, x), {1})});
+  EXPECT_EQ(nodes_of(f), "mul reduce_sum reduce_sum exp reduce_sum | exp");
+  // Eight grains are too few for nine threads.
+  const Fusion fusion = fuse(f, {}, false, 9);
+  EXPECT_EQ(fusion.nodes.size(), 5U);
 }
 
 TEST(Fuse, ViewsTakeNoMemoryUntilTheyAreOutputs) {
@@ -507,7 +522,7 @@ TEST(PlanMemory, PeakOfAChainDoesNotGrow) {
 }
 
 TEST(PlanMemory, TheCheckFindsPlantedFaults) {
-  const Function f = chain(6);
+  const Function f = chain(12);
   const HostProgram program = lower(f);
   const run::Executable good = plan_memory(program, no_donation(f));
   ASSERT_EQ(PlanCheck(program, good).fault(), "");

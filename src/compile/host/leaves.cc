@@ -43,6 +43,27 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
   return cuts;
 }
 
+std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const AtomDigits& digits,
+                                                   const ir::Function& function,
+                                                   const ir::Equation& equation) {
+  std::vector<LeafRange> ranges;
+  for (std::size_t dim = 0; dim + 1 < layout.shape().size(); ++dim) {
+    ranges.push_back(leaf_range(layout, dim, digits));
+  }
+  std::vector<std::vector<std::int64_t>> cuts = leaf_cuts(ranges, function, equation, DType::f32);
+  if (function.numerics == Numerics::exact) return cuts;
+  std::vector<std::int64_t> sizes;
+  for (const auto& whole : cuts) sizes.push_back(whole.back());
+  const std::vector<std::int64_t> counts = leaf_counts(sizes, function.grains);
+  for (std::size_t dim = 0; dim < sizes.size(); ++dim) {
+    cuts[dim].clear();
+    for (std::int64_t leaf = 0; leaf <= counts[dim]; ++leaf) {
+      cuts[dim].push_back(leaf_start(leaf, counts[dim], sizes[dim]));
+    }
+  }
+  return cuts;
+}
+
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 const ir::Equation& equation, DType dtype) {
   std::vector<LeafBox> boxes = {{}};

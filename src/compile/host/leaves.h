@@ -32,6 +32,11 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
                                                  const ir::Function& function,
                                                  const ir::Equation& equation, DType dtype);
+/// The same for a sum over the leading dimensions of a value that is added while it is computed, by
+/// several threads. In fast numerics these are the grains of the tile.
+std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const AtomDigits& digits,
+                                                   const ir::Function& function,
+                                                   const ir::Equation& equation);
 /// The grains in the order of the sum: row-major over the dimensions.
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 const ir::Equation& equation, DType dtype);

@@ -450,7 +450,8 @@ HostProgram lower(const Function& function, const LowerOptions& options) {
     program.blocks = std::make_shared<const Blocks>(function.mesh, transport->size());
     program.rank = transport->rank();
   }
-  const Fusion fusion = fuse(function, options.phases, options.between.transport != nullptr);
+  const Fusion fusion = fuse(function, options.phases, options.between.transport != nullptr,
+                             options.target.num_workers);
   Lowering(program, fusion, options).run();
   return program;
 }

@@ -8,7 +8,7 @@
 #include <tessera/error.h>
 
 #include "compile/compile.h"
-#include "compile/host/fuse.h"
+#include "compile/host/fuse/fuse.h"
 #include "compile/host/kernel_pool.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"

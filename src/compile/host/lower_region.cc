@@ -18,9 +18,13 @@ class RegionKernel final : public run::Kernel {
   RegionKernel(kernels::TileProgram program, int num_workers)
       : plan_(std::move(program), num_workers) {}
   int num_parts() const override { return plan_.num_parts(); }
+  /// Of a buffer of the task, which all parts share.
+  std::int64_t shared_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     plan_.run(buffers, part);
   }
+  bool joins_parts() const override { return shared_bytes() > 0; }
+  void join_parts(std::span<std::byte* const> buffers) const override { plan_.join(buffers); }
 
  private:
   kernels::TilePlan plan_;
@@ -117,6 +121,8 @@ class RegionBuilder {
       read_view(equation);
     } else if (pattern == ops::Pattern::elementwise) {
       (must_round(equation) ? unrounded_ : registers_)[result] = map(equation);
+    } else if (is_column_sum(f_, equation)) {
+      sum_columns(equation);
     } else {
       registers_[result] = reduce(equation);
     }
@@ -205,6 +211,17 @@ class RegionBuilder {
     step.out_dtype = f_.type(from).dtype;
     step.reduction = static_cast<int>(program_.reductions.size()) - 1;
     return add_step(step);
+  }
+
+  void sum_columns(const Equation& equation) {
+    const ValueId from = equation.operands[0];
+    column_sums_[equation.results[0]] = operand(equation, from);
+    if (!program_.column_cuts.empty()) return;  // those of the others are equal
+    const std::vector<std::vector<std::int64_t>> cuts =
+        column_cuts(context_.layout(from), digits_, f_, equation);
+    for (std::size_t dim = 0; dim < cuts.size(); ++dim) {
+      if (!has_one_index(f_, from, dim)) program_.column_cuts.push_back(cuts[dim]);
+    }
   }
 
   int expand(int row, DType dtype) {
@@ -328,7 +345,13 @@ class RegionBuilder {
   /// Buffers are numbered reads first, so stores are added once all reads are known.
   void add_stores() {
     auto buffer = static_cast<int>(task_.reads.size());
+    program_.scratch_buffer = buffer + static_cast<int>(task_.writes.size());
     for (const TileRef& write : task_.writes) {
+      const auto sum = column_sums_.find(write.value);
+      if (sum != column_sums_.end()) {
+        program_.column_sums.push_back({.reg = sum->second, .buffer = buffer++});
+        continue;
+      }
       program_.stores.push_back({.reg = stored_form_of(write.value),
                                  .access = {.buffer = buffer++,
                                             .offset = 0,
@@ -339,12 +362,14 @@ class RegionBuilder {
   }
 
   void find_shared_memory() {
+    const Fusion& fusion = context_.fusion();
     const std::vector<std::int64_t> dense = dense_strides(node_.over);
     for (std::size_t read = 0; read < task_.reads.size(); ++read) {
       if (!is_read_densely(static_cast<int>(read), dense)) continue;
       for (std::size_t write = 0; write < task_.writes.size(); ++write) {
         const ValueId to = task_.writes[write].value;
-        if (!is_row(to) && f_.type(to).dtype == f_.type(task_.reads[read].value).dtype) {
+        if (fusion.spaces[to] == space_ &&
+            f_.type(to).dtype == f_.type(task_.reads[read].value).dtype) {
           task_.may_share.emplace_back(write, read);
         }
       }
@@ -374,6 +399,7 @@ class RegionBuilder {
   std::map<std::pair<ValueId, DType>, int> cast_;  // bits that are read as another dtype
   std::map<ValueId, int> unrounded_;               // f32 that are rounded to half precision
   std::map<ValueId, int> stored_;                  // f16 and bf16 as in memory
+  std::map<ValueId, int> column_sums_;             // the register that is summed
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
 };
@@ -410,6 +436,9 @@ KernelKey key_of(const kernels::TileProgram& program) {
   key.add(program.stores.size());
   for (const auto& store : program.stores) add(key.add(store.reg).add(store.is_row), store.access);
   for (const auto& reduction : program.reductions) key.add(reduction.kind).add(reduction.cuts);
+  key.add(program.column_sums.size());
+  for (const auto& sum : program.column_sums) key.add(sum.reg).add(sum.buffer);
+  for (const auto& cuts : program.column_cuts) key.add(cuts);
   return key;
 }
 
@@ -450,6 +479,9 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
       task.kernel = context.pool().get(key_of(program), [&] {
         return std::make_shared<RegionKernel>(std::move(program), context.num_workers());
       });
+      const auto& kernel = static_cast<const RegionKernel&>(*task.kernel);
+      if (kernel.shared_bytes() > 0) task.scratch = {kernel.shared_bytes()};
+      task.device_scratch_bytes = kernel.shared_bytes();
     }
     instruction.tasks.push_back(context.task_at(task, digits));
   }

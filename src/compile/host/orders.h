@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compile/host/fuse.h"
+#include "compile/host/fuse/fuse.h"
 #include "ir/ir.h"
 
 namespace tessera::compile::host {

@@ -17,7 +17,13 @@ std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
   return static_cast<std::int64_t>(cuts.size()) - 1;
 }
 
-/// Adds `count` adjacent rows of `length` sums by the tree. The result is in the first row.
+/// The sums of a block stay in L2 while the rows of the operand pass through it.
+std::int64_t most_floats_in(const CacheSizes& caches) {
+  return caches.l2 / 4 / static_cast<std::int64_t>(sizeof(float));
+}
+
+}  // namespace
+
 void add_tree(float* rows, std::int64_t count, std::int64_t length) {
   for (std::int64_t step = 1; step < count; step *= 2) {
     for (std::int64_t i = 0; i + step < count; i += 2 * step) {
@@ -25,13 +31,6 @@ void add_tree(float* rows, std::int64_t count, std::int64_t length) {
     }
   }
 }
-
-/// The sums of a block stay in L2 while the rows of the operand pass through it.
-std::int64_t most_floats_in(const CacheSizes& caches) {
-  return caches.l2 / 4 / static_cast<std::int64_t>(sizeof(float));
-}
-
-}  // namespace
 
 bool ColumnSums::takes(const ReduceProblem& problem) {
   if (problem.kind != ReduceKind::sum || problem.dtype != DType::f32 || problem.lanes16) {

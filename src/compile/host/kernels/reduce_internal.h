@@ -66,6 +66,8 @@ void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes
 
 /// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
+/// Adds `count` adjacent rows of `length` sums by the tree. The result is in the first row.
+void add_tree(float* rows, std::int64_t count, std::int64_t length);
 
 /// Rows of terms that are added, one after another, to one row of sums.
 struct ColumnRun {

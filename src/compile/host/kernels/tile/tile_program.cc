@@ -9,7 +9,15 @@
 
 namespace tessera::kernels {
 
-struct TilePlan::State : tiles::Plan {};
+struct TilePlan::State : tiles::Plan {
+  /// The size of the nodes of all column sums.
+  std::size_t node_floats() const {
+    return column_grains->scratch_floats() * program.column_sums.size();
+  }
+  float* nodes_in(std::span<std::byte* const> buffers) const {
+    return reinterpret_cast<float*>(buffers[static_cast<std::size_t>(program.scratch_buffer)]);
+  }
+};
 
 namespace tiles {
 namespace {
@@ -29,7 +37,17 @@ struct Scratch {
   std::vector<Stage> stages;
   std::vector<const void*> streams;  // prefetched by the chain that is running
   std::array<std::int64_t, kTileSize> starts;
+  std::vector<float> column_sums;  // of the grains of a unit, register after register
+  std::vector<float> nodes;        // of column sums, if one part makes them
 };
+
+// Makes the column sums from the nodes of all units.
+void join_columns(const Plan& plan, float* nodes, std::span<std::byte* const> buffers) {
+  for (const auto& sum : plan.program.column_sums) {
+    plan.column_grains->join(nodes, reinterpret_cast<float*>(buffers[at(sum.buffer)]));
+    nodes += plan.column_grains->scratch_floats();
+  }
+}
 
 // Runs a range of tiles, one after another.
 class Runner {
@@ -48,18 +66,69 @@ class Runner {
 
   void run(std::int64_t first, std::int64_t last) {
     place_stages();
+    // No later tile is larger than the first one.
     for (std::int64_t number = first; number < last; ++number) {
       const Tile tile = tile_at(plan_.space, number);
-      is_first_ = number == first;
-      for (const Instruction& instruction : plan_.instructions) {
-        // Computed once: no later tile of the run is larger than the first one.
-        if (!instruction.is_invariant || is_first_) execute(instruction, tile);
+      if (number == first) compute_invariants(tile);
+      compute(tile);
+      copy_stores(tile);
+    }
+  }
+
+  // Runs the tiles of the units [first, last), and leaves the nodes of the column sums in `nodes`.
+  void run_units(std::int64_t first, std::int64_t last, float* nodes) {
+    if (plan_.space.columns == 0) return;
+    place_stages();
+    compute_invariants(tile_of_rows(plan_.space, 0, plan_.space.tile_rows));
+    const ColumnGrains& grains = *plan_.column_grains;
+    const std::size_t num_sums = plan_.program.column_sums.size();
+    std::vector<float>& sums = scratch_.column_sums;
+    for (std::int64_t unit = first; unit < last; ++unit) {
+      sums.assign(num_sums * grains.unit_floats(), 0.0F);
+      grains.for_each_range(unit, [&](std::int64_t row, std::int64_t end) {
+        for (; row < end; row += plan_.space.tile_rows) {
+          const Tile tile =
+              tile_of_rows(plan_.space, row, std::min(plan_.space.tile_rows, end - row));
+          compute(tile);
+          add_columns(tile);
+          copy_stores(tile);
+        }
+      });
+      for (std::size_t i = 0; i < num_sums; ++i) {
+        grains.finish_unit(unit, sums.data() + i * grains.unit_floats(),
+                           nodes + i * grains.scratch_floats());
       }
-      for (const int store : plan_.copied_stores) copy_to_store(at(store), tile);
     }
   }
 
  private:
+  void compute_invariants(const Tile& tile) {
+    for (const Instruction& instruction : plan_.instructions) {
+      if (instruction.is_invariant) execute(instruction, tile);
+    }
+  }
+
+  void compute(const Tile& tile) {
+    for (const Instruction& instruction : plan_.instructions) {
+      if (!instruction.is_invariant) execute(instruction, tile);
+    }
+    is_first_ = false;
+  }
+
+  void add_columns(const Tile& tile) {
+    const ColumnGrains& grains = *plan_.column_grains;
+    float* sums = scratch_.column_sums.data();
+    for (const auto& sum : plan_.program.column_sums) {
+      const std::byte* from = dense(registers_[at(sum.reg)], DType::f32, tile.size());
+      grains.add(tile.row, tile.rows, reinterpret_cast<const float*>(from), sums);
+      sums += grains.unit_floats();
+    }
+  }
+
+  void copy_stores(const Tile& tile) {
+    for (const int store : plan_.copied_stores) copy_to_store(at(store), tile);
+  }
+
   void execute(const Instruction& instruction, const Tile& tile) {
     switch (instruction.kind) {
       case Kind::load:
@@ -367,10 +436,29 @@ int TilePlan::num_parts() const { return state_->num_parts; }
 
 void TilePlan::run(std::span<std::byte* const> buffers, int part) const {
   thread_local tiles::Scratch scratch;
-  const std::int64_t tiles = state_->space.num_tiles;
-  const std::int64_t first = tiles * part / state_->num_parts;
-  const std::int64_t last = tiles * (part + 1) / state_->num_parts;
-  if (first < last) tiles::Runner(*state_, buffers, scratch).run(first, last);
+  const auto first_of = [this](std::int64_t count, int i) { return count * i / state_->num_parts; };
+  tiles::Runner runner(*state_, buffers, scratch);
+  if (state_->column_grains) {
+    const std::int64_t units = state_->column_grains->num_units();
+    const bool is_alone = scratch_bytes() == 0;
+    if (is_alone) scratch.nodes.resize(state_->node_floats());
+    float* nodes = is_alone ? scratch.nodes.data() : state_->nodes_in(buffers);
+    runner.run_units(first_of(units, part), first_of(units, part + 1), nodes);
+    if (is_alone) tiles::join_columns(*state_, nodes, buffers);
+    return;
+  }
+  const std::int64_t first = first_of(state_->space.num_tiles, part);
+  const std::int64_t last = first_of(state_->space.num_tiles, part + 1);
+  if (first < last) runner.run(first, last);
+}
+
+std::int64_t TilePlan::scratch_bytes() const {
+  if (!state_->column_grains || state_->num_parts == 1) return 0;
+  return static_cast<std::int64_t>(state_->node_floats() * sizeof(float));
+}
+
+void TilePlan::join(std::span<std::byte* const> buffers) const {
+  if (scratch_bytes() > 0) tiles::join_columns(*state_, state_->nodes_in(buffers), buffers);
 }
 
 }  // namespace tessera::kernels

@@ -46,7 +46,7 @@ struct TileStep {
 inline constexpr std::int64_t kMaxRowLength = 4096;
 
 /// Registers are numbered from 0 to num_registers - 1. Each is written once: by a load, a constant,
-/// a generator or a step. A store may name any register.
+/// a generator or a step. A store or a column sum may name any register.
 struct TileProgram {
   /// With `is_row`, the access has no stride for the last dimension.
   struct Load {
@@ -84,6 +84,12 @@ struct TileProgram {
     std::vector<std::int64_t> cuts;  // see RowReducer
   };
 
+  /// The sum of a register of f32 over all dimensions but the last; `buffer` gets it.
+  struct ColumnSum {
+    int reg;
+    int buffer;
+  };
+
   Shape extents;  // the iteration space
   int num_registers = 0;
   std::vector<Load> loads;
@@ -94,6 +100,11 @@ struct TileProgram {
   std::vector<Store> stores;
   std::vector<Reduction> reductions;
   bool has_rows = false;  // some registers hold one element per row; then there is a last dimension
+  std::vector<ColumnSum> column_sums;
+  // With column sums: the grains of every dimension but the last, see ReduceProblem::cuts, and a
+  // buffer of scratch_bytes().
+  std::vector<std::vector<std::int64_t>> column_cuts;
+  int scratch_buffer = -1;
 };
 
 /// How to run a program. Build it once; several threads may run it at the same time.
@@ -109,6 +120,10 @@ class TilePlan {
   /// `buffers` are indexed by the buffer numbers of the accesses. A stored buffer may be the same
   /// memory as a loaded one if both have the same access.
   void run(std::span<std::byte* const> buffers, int part) const;
+  /// The size of the memory that all parts and join() share. 0: a single part makes the sums.
+  std::int64_t scratch_bytes() const;
+  /// Makes the column sums from what the parts left in the scratch memory.
+  void join(std::span<std::byte* const> buffers) const;
 
  private:
   struct State;

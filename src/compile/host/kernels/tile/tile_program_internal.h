@@ -66,6 +66,8 @@ struct Tile {
   std::int64_t size() const { return rows * columns; }
 };
 Tile tile_at(const Space& space, std::int64_t number);
+/// Whole rows, of a space whose tiles are whole rows.
+Tile tile_of_rows(const Space& space, std::int64_t row, std::int64_t rows);
 
 enum class Form : std::uint8_t { run, alike, rows };
 Form form_of(const Space& space, const Linear& linear, const Tile& tile);

@@ -45,7 +45,8 @@ void make_linears(Plan& plan) {
       require(linear->strides.size() == program.extents.size(), "there is a stride per dimension");
   }
   require(program.extents.size() <= kMaxDims, "a tile program has few dimensions");
-  plan.space = make_space(program.extents, memory, counters, program.has_rows);
+  const bool keeps_rows = program.has_rows || !program.column_sums.empty();
+  plan.space = make_space(program.extents, memory, counters, keeps_rows);
 }
 
 std::uint64_t constant_bytes(double value, DType dtype) {
@@ -136,7 +137,7 @@ class Planner {
     for (const TileStep& step : program_.steps) {
       if (step.kind == StepKind::expand) row_of_[at(step.output)] = step.inputs[0];
     }
-    for (const auto& store : program_.stores) row_of_[at(store.reg)] = -1;
+    for (const int reg : kept_registers()) row_of_[at(reg)] = -1;
     for (const TileStep& step : program_.steps) {
       if (is_chained_[at(step.output)]) continue;
       for (const int reg : inputs_of(step)) row_of_[at(reg)] = -1;
@@ -161,7 +162,15 @@ class Planner {
       }
       if (!chained.empty()) add_chain(level, chained);
     }
-    for (const auto& store : program_.stores) emit(store.reg);
+    for (const int reg : kept_registers()) emit(reg);
+  }
+
+  // The registers that are read at the end of each tile.
+  std::vector<int> kept_registers() const {
+    std::vector<int> kept;
+    for (const auto& store : program_.stores) kept.push_back(store.reg);
+    for (const auto& sum : program_.column_sums) kept.push_back(sum.reg);
+    return kept;
   }
 
   void add_instruction(Instruction instruction) {
@@ -191,7 +200,7 @@ class Planner {
   // The results of a chain that stores or other instructions read.
   std::vector<int> outputs_of(int level, const std::vector<std::size_t>& steps) const {
     std::vector<bool> is_output(num_registers_, false);
-    for (const auto& store : program_.stores) is_output[at(store.reg)] = true;
+    for (const int reg : kept_registers()) is_output[at(reg)] = true;
     for (const TileStep& step : program_.steps) {
       if (is_chained_[at(step.output)] && level_[at(step.output)] == level) continue;
       for (const int reg : inputs_of(step)) is_output[at(reg)] = true;
@@ -210,7 +219,7 @@ class Planner {
       for (const Target& target : instruction.targets) last_use_[at(target.reg)] = i;
       for (const int reg : instruction.inputs) last_use_[at(reg)] = i;
     }
-    for (const auto& store : program_.stores) last_use_[at(store.reg)] = kEnd;
+    for (const int reg : kept_registers()) last_use_[at(reg)] = kEnd;
   }
 
   // Whether storing `reg` to this access may overwrite elements of a load for which `is_read`
@@ -417,8 +426,13 @@ Plan make_plan(TileProgram program, int num_workers) {
   const std::int64_t longest =
       std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
-  plan.num_parts = num_parts_for(num_workers, plan.space.rows * plan.space.columns, kPartSize,
-                                 plan.space.num_tiles);
+  const std::int64_t size = plan.space.rows * plan.space.columns;
+  plan.num_parts = num_parts_for(num_workers, size, kPartSize, plan.space.num_tiles);
+  if (!plan.program.column_sums.empty()) {
+    plan.column_grains.emplace(plan.program.column_cuts, plan.space.columns, plan.num_parts);
+    plan.num_parts =
+        static_cast<int>(std::min<std::int64_t>(plan.num_parts, plan.column_grains->num_units()));
+  }
   return plan;
 }
 

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "compile/host/kernels/tile/tile_columns.h"
 #include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/kernels/tile/tile_program_chain.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
@@ -46,6 +48,7 @@ struct Plan {
   std::vector<std::uint64_t> constants;  // the bytes of the values
   std::vector<DType> dtypes;             // per register
   std::vector<RowReducer> reducers;
+  std::optional<ColumnGrains> column_grains;  // with column sums
   std::size_t num_slots = 0;
   std::size_t slot_bytes = 0;
   std::size_t num_stages = 0;

@@ -151,19 +151,36 @@ Space make_space(const Shape& extents, std::span<Linear* const> memory,
   return space;
 }
 
-Tile tile_at(const Space& space, std::int64_t number) {
-  Tile tile;
-  tile.row = number / space.column_blocks * space.tile_rows;
-  tile.column = number % space.column_blocks * space.tile_columns;
-  tile.rows = std::min(space.tile_rows, space.rows - tile.row);
-  tile.columns = std::min(space.tile_columns, space.columns - tile.column);
-  std::int64_t rest = tile.row;
+namespace {
+
+Index index_of_row(const Space& space, std::int64_t row) {
+  Index index;
   for (std::size_t d = space.extents.size(); d-- > 1;) {
-    tile.index[d] = rest % space.extents[d];
-    rest /= space.extents[d];
+    index[d] = row % space.extents[d];
+    row /= space.extents[d];
   }
-  tile.index[0] = rest;
-  return tile;
+  index[0] = row;
+  return index;
+}
+
+}  // namespace
+
+Tile tile_at(const Space& space, std::int64_t number) {
+  const std::int64_t row = number / space.column_blocks * space.tile_rows;
+  const std::int64_t column = number % space.column_blocks * space.tile_columns;
+  return {.row = row,
+          .rows = std::min(space.tile_rows, space.rows - row),
+          .column = column,
+          .columns = std::min(space.tile_columns, space.columns - column),
+          .index = index_of_row(space, row)};
+}
+
+Tile tile_of_rows(const Space& space, std::int64_t row, std::int64_t rows) {
+  return {.row = row,
+          .rows = rows,
+          .column = 0,
+          .columns = space.columns,
+          .index = index_of_row(space, row)};
 }
 
 Form form_of(const Space& space, const Linear& linear, const Tile& tile) {

@@ -1,5 +1,5 @@
-// Groups equations into nodes: fused regions of elementwise equations and reductions of rows, and
-// single kernels.
+// Groups equations into nodes: fused regions of elementwise equations, reductions of rows and sums
+// of columns, and single kernels.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,9 @@ namespace tessera::compile::host {
 struct Node {
   std::vector<std::size_t> equations;  // in program order
   bool is_region = false;
-  ir::ValueId over = 0;   // a value whose indices are those of the region
-  bool has_rows = false;  // some values of the region have one element per row of `over`
+  ir::ValueId over = 0;      // a value whose indices are those of the region
+  bool has_rows = false;     // some values of the region have one element per row of `over`
+  bool has_columns = false;  // some are sums over all dimensions of `over` but the last
 };
 
 /// Where the elements of a value are: in its own memory or, for a view, in that of `base`.
@@ -44,13 +45,16 @@ struct Fusion {
   std::vector<int> spaces;
   std::vector<int> rows_of;  // per space: the space of its rows, or -1 if no region may use rows
   std::vector<std::optional<double>> splat;  // per value: a constant in every element
+
+  int rows_in(int space) const { return rows_of[static_cast<std::size_t>(space)]; }
 };
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
 
 /// `phases`: a number per equation, never decreasing; a node has equations of one phase only.
 /// Empty: there is just one phase. `transfers_move`: the result of a transfer has its own memory.
+/// `num_workers`: sums of columns join a region only if so many threads can share it.
 Fusion fuse(const ir::Function& function, const std::vector<int>& phases = {},
-            bool transfers_move = false);
+            bool transfers_move = false, int num_workers = 1);
 
 /// Whether a dimension has size 1 and is not split.
 bool has_one_index(const ir::Function& function, ir::ValueId value, std::size_t dim);
@@ -64,5 +68,7 @@ Reading::Kind reading_within(const ir::Function& function, const Fusion& fusion,
 /// reduction of rows.
 bool is_row_reduction(const ir::Function& function, const Fusion& fusion,
                       const ir::Equation& equation);
+/// The same for a sum over all dimensions but the last. No region reads its result.
+bool is_column_sum(const ir::Function& function, const ir::Equation& equation);
 
 }  // namespace tessera::compile::host
