@@ -21,6 +21,7 @@ namespace TESSERA_EXPORT tessera {
 
 // --- activations
 
+/// max(x, 0). The derivative at 0 is 0.
 Array relu(Operand x);
 /// x times the normal distribution function of x, exactly or approximated with tanh.
 Array gelu(Operand x, bool approximate = true);

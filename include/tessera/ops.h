@@ -80,6 +80,7 @@ Array sqrt(Operand x);
 Array rsqrt(Operand x);
 Array sin(Operand x);
 Array cos(Operand x);
+/// The derivative at 0 is 0.
 Array abs(Operand x);
 Array neg(Operand x);
 /// -1, 0 or 1; -0 and NaN stay as they are.

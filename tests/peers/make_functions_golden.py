@@ -276,9 +276,27 @@ def segments():
         yield case("segment_softmax", softmax, x, ids=ids.tolist(), count=3)
 
 
+def kinks():
+    """Where functions are not smooth, and at both zeros. The derivative of abs at 0 differs."""
+    x = np.float32([[-6, -3, -1, -0.5, -0.0], [0, 0.5, 1, 3, 6]])
+    y = np.float32([[-6, -2, -1, 0.5, 0.0], [0, -0.5, 1, 2, 7]])
+    functions = dict(ACTIVATIONS, relu=jax.nn.relu, sign=jnp.sign,
+                     softplus=jax.nn.softplus, silu=jax.nn.silu,
+                     clamp=lambda a: jax.lax.clamp(-1.0, a, 3.0))
+    for name, function in functions.items():
+        yield case(name, function, x)
+    for number in (0.25, 1.5):
+        yield case("leaky_relu", lambda a: jax.nn.leaky_relu(a, number), x, number=number)
+        yield case("elu", lambda a: jax.nn.elu(a, number), x, number=number)
+    yield case("maximum", jnp.maximum, x, y)
+    yield case("minimum", jnp.minimum, x, y)
+    yield case("logaddexp", jnp.logaddexp, x, y)
+    yield case("huber_loss", optax.losses.huber_loss, x, y)
+
+
 CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
                         ctc_losses, uniques, other_randoms, activations, losses, cumulative,
-                        segments, repeats)
+                        segments, repeats, kinks)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")

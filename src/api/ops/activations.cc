@@ -68,7 +68,7 @@ Array soft_sign(Operand x) {
 }
 
 Array relu6(Operand x) {
-  return public_op(x.where, [&] { return minimum(maximum(x, 0), 6); });
+  return public_op(x.where, [&] { return clamp(0, x, 6); });
 }
 
 Array hard_sigmoid(Operand x) {

@@ -285,11 +285,13 @@ bool is_column_sum(const Function& function, const Equation& equation) {
   const Sharding& sharding = function.sharding(from);
   const Sharding& result = function.sharding(equation.results[0]);
   std::vector<AtomId> summed(sharding.partial.begin(), sharding.partial.end());
+  bool has_rows = false;
   for (std::int64_t dim = 0; dim < last; ++dim) {
+    has_rows = has_rows || !has_one_index(function, from, static_cast<std::size_t>(dim));
     const AtomList& atoms = sharding.dims[static_cast<std::size_t>(dim)];
     summed.insert(summed.end(), atoms.begin(), atoms.end());
   }
-  return sharding.windows.empty() && result.dims[0] == sharding.dims.back() &&
+  return has_rows && sharding.windows.empty() && result.dims[0] == sharding.dims.back() &&
          std::is_permutation(summed.begin(), summed.end(), result.partial.begin(),
                              result.partial.end());
 }
