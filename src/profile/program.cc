@@ -129,21 +129,27 @@ std::string with_dots(std::string path) {
   return path;
 }
 
-/// Per value: whether it is an output or an instruction other than its own reads it.
+/// Per value: whether it is an output, or an instruction that does not compute it reads it.
 std::vector<bool> read_outside(const run::Executable& executable, const ir::Function& function) {
-  constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  std::vector<std::uint32_t> instruction_of(function.equations.size(), kNone);
-  for (std::uint32_t i = 0; i < executable.instructions.size(); ++i) {
-    for (const std::uint32_t index : executable.instructions[i].equations)
-      instruction_of[index] = i;
-  }
-  std::vector<std::uint32_t> maker(function.values.size(), kNone);
   std::vector<bool> is_read(function.values.size(), false);
-  for (std::size_t i = 0; i < function.equations.size(); ++i) {
-    for (const ir::ValueId id : function.equations[i].results) maker[id] = instruction_of[i];
-    for (const ir::ValueId id : function.equations[i].operands) {
-      if (maker[id] != instruction_of[i] || maker[id] == kNone) is_read[id] = true;
+  std::vector<bool> is_in_instruction(function.equations.size(), false);
+  for (const run::Instruction& instruction : executable.instructions) {
+    std::set<ir::ValueId> computed;
+    for (const std::uint32_t index : instruction.equations) {
+      const ir::Equation& equation = function.equations[index];
+      computed.insert(equation.results.begin(), equation.results.end());
+      is_in_instruction[index] = true;
     }
+    for (const std::uint32_t index : instruction.equations) {
+      for (const ir::ValueId id : function.equations[index].operands) {
+        if (!computed.contains(id)) is_read[id] = true;
+      }
+    }
+  }
+  // Views belong to no instruction.
+  for (std::size_t i = 0; i < function.equations.size(); ++i) {
+    if (is_in_instruction[i]) continue;
+    for (const ir::ValueId id : function.equations[i].operands) is_read[id] = true;
   }
   for (const ir::ValueId id : function.outputs) is_read[id] = true;
   return is_read;

@@ -10,6 +10,7 @@
 #include "base/leaf_tree.h"
 #include "compile/host/fuse/node_graph.h"
 #include "compile/host/fuse/readings.h"
+#include "compile/host/fuse/repeat.h"
 #include "compile/host/lower.h"
 #include "ops/ops.h"
 
@@ -243,6 +244,7 @@ Fusion fuse(const Function& function, const std::vector<int>& phases, bool trans
   groups.run();
   fusion.nodes = groups.ordered();
   find_buffers(function, groups, fusion);
+  repeat_cheap_values(function, fusion);
   return fusion;
 }
 
