@@ -85,8 +85,8 @@ Case conv_case(Random& random) {
           .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
 }
 
-/// A convolution of bf16 with so many channels that grains have several of them, often an even
-/// number.
+/// A convolution of bf16 or f16 with so many channels that grains have several of them, often an
+/// even number.
 Case narrow_case(Random& random) {
   const std::int64_t channels = random.between(1, 4) * (random.chance(60) ? 16 : 9);
   const std::int64_t features = random.chance(20) ? random.between(40, 80) : random.between(1, 20);
@@ -96,10 +96,11 @@ Case narrow_case(Random& random) {
   const std::int64_t pad = random.between(0, 1);
   const ConvOptions options{.strides = {random.between(1, 2), 1},
                             .padding = Pairs{{pad, 0}, {0, pad}}};
-  return {.text = fmt::format("conv {} with {}, strides {}, pad {}, bf16", to_string(image),
-                              to_string(kernel), to_string(options.strides), pad),
-          .inputs = {astype(testing::numbers(image, 1), DType::bf16),
-                     astype(testing::numbers(kernel, 2), DType::bf16)},
+  const DType dtype = random.chance(25) ? DType::f16 : DType::bf16;
+  return {.text = fmt::format("conv {} with {}, strides {}, pad {}, {}", to_string(image),
+                              to_string(kernel), to_string(options.strides), pad, name(dtype)),
+          .inputs = {astype(testing::numbers(image, 1), dtype),
+                     astype(testing::numbers(kernel, 2), dtype)},
           .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
 }
 
@@ -183,7 +184,7 @@ TEST(RandomWindows, HaveTheBitsOfTheReference) {
   }
 }
 
-TEST(RandomWindows, OfBf16HaveTheBitsOfTheirUnit) {
+TEST(RandomWindows, OfHalfPrecisionHaveTheBitsOfTheUnit) {
   for (const DotUnit unit : compile::dot_units()) {
     set_dot_unit(name(unit));
     for (unsigned i = 0; i < 12 && !HasFailure(); ++i) {
