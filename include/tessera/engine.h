@@ -93,9 +93,10 @@ void set_engine(std::string_view name,
 std::string_view engine();
 /// How matrices of bf16 are multiplied; other types are not affected. `portable`: fused
 /// multiply-adds of f32, the same bits on every machine. `avx512_bf16`: vdpbf16ps, which treats
-/// subnormal factors and sums as zeros. `amx_bf16`: tdpbf16ps, which also does, and adds even and
-/// odd terms apart. `auto`, the default: the best unit of this machine. Throws UserError for a unit
-/// that this process cannot use. A jit may have its own (JitOptions::dot_unit).
+/// subnormal factors and sums as zeros, and convolutions take channels in pairs. `amx_bf16`:
+/// tdpbf16ps, which adds even and odd terms apart, with the same zeros. `auto`, the default: the
+/// best unit of this machine. Throws UserError for a unit that this process cannot use. A jit may
+/// have its own (JitOptions::dot_unit).
 void set_dot_unit(std::string_view name,
                   std::source_location where = std::source_location::current());
 /// The unit in use, never `auto`.

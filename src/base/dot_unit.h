@@ -43,6 +43,12 @@ inline float add_product(DotUnit unit, float sum, float x, float y) {
   return std::abs(exact) < kLeastRoundedUp ? std::copysign(0.0F, rounded) : rounded;
 }
 
+/// Whether convolutions take the channels of a grain in pairs: for each place in the window the
+/// second channel of a pair, then the first. The instruction of avx512_bf16 multiplies words of two
+/// terms and adds the product of the high halves first, so neighbouring channels in memory are a
+/// word that need not be made.
+constexpr bool takes_channels_in_pairs(DotUnit unit) { return unit == DotUnit::avx512_bf16; }
+
 /// The terms of a block of amx_bf16.
 inline constexpr int kBlockTerms = 32;
 

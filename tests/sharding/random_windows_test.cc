@@ -13,6 +13,7 @@
 #include <tessera/tessera.h>
 
 #include "api/test_support.h"
+#include "compile/compile.h"
 
 namespace tessera {
 namespace {
@@ -79,6 +80,25 @@ Case conv_case(Random& random) {
       to_string(options.input_dilation), name(dtype));
   for (const auto& [low, high] : padding) text += fmt::format(", pad {} {}", low, high);
   return {.text = text,
+          .inputs = {astype(testing::numbers(image, 1), dtype),
+                     astype(testing::numbers(kernel, 2), dtype)},
+          .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
+}
+
+/// A convolution of bf16 or f16 with so many channels that grains have several of them, often an
+/// even number.
+Case narrow_case(Random& random) {
+  const std::int64_t channels = random.between(1, 4) * (random.chance(60) ? 16 : 9);
+  const std::int64_t features = random.chance(20) ? random.between(40, 80) : random.between(1, 20);
+  const std::int64_t height = random.between(3, 9), width = random.between(3, 9);
+  const Shape image = {random.between(1, 3), height, width, channels};
+  const Shape kernel = {random.between(1, 3), random.between(1, 3), channels, features};
+  const std::int64_t pad = random.between(0, 1);
+  const ConvOptions options{.strides = {random.between(1, 2), 1},
+                            .padding = Pairs{{pad, 0}, {0, pad}}};
+  const DType dtype = random.chance(25) ? DType::f16 : DType::bf16;
+  return {.text = fmt::format("conv {} with {}, strides {}, pad {}, {}", to_string(image),
+                              to_string(kernel), to_string(options.strides), pad, name(dtype)),
           .inputs = {astype(testing::numbers(image, 1), dtype),
                      astype(testing::numbers(kernel, 2), dtype)},
           .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
@@ -162,6 +182,18 @@ TEST(RandomWindows, HaveTheBitsOfTheReference) {
     const Case c = random.chance(75) ? conv_case(random) : pool_case(random);
     check(c, random, fmt::format("TESSERA_SEED={}: ", i));
   }
+}
+
+TEST(RandomWindows, OfHalfPrecisionHaveTheBitsOfTheUnit) {
+  for (const DotUnit unit : compile::dot_units()) {
+    set_dot_unit(name(unit));
+    for (unsigned i = 0; i < 12 && !HasFailure(); ++i) {
+      Random random(i);
+      const Case c = narrow_case(random);
+      check(c, random, fmt::format("{}, {}: ", name(unit), i));
+    }
+  }
+  set_dot_unit("auto");
 }
 
 }  // namespace

@@ -43,12 +43,16 @@ class ConvProblems {
   kernels::GemmProblem problem(const std::vector<std::size_t>& chosen) const;
   void add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                 kernels::GemmProblem& problem) const;
+  void add_terms(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
+                 const Indices& channels, const Indices& in_each,
+                 kernels::GemmProblem& problem) const;
 
   std::vector<std::vector<WindowClass>> classes_;  // per dimension of space
   std::vector<LeafBox> leaves_;                    // of the channel and the window
   Box lhs_, rhs_, result_;
   Indices lhs_strides_, rhs_strides_, result_strides_;
   std::size_t batch_, last_;  // the number of batch dimensions; the dimension of channels
+  bool in_pairs_;             // takes_channels_in_pairs
 };
 
 SpaceDim space_dim(const LowerContext& context, const Equation& equation, std::size_t i,
@@ -89,6 +93,7 @@ ConvProblems::ConvProblems(const LowerContext& context, const Equation& equation
     ranges.push_back(leaf_range(kernel, batch_ + i, digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
+  in_pairs_ = dtype == DType::bf16 && takes_channels_in_pairs(context.dot_unit());
   leaves_ = leaf_boxes(ranges, context.function(), equation, dtype);
 }
 
@@ -113,8 +118,20 @@ kernels::GemmProblem ConvProblems::problem(const std::vector<std::size_t>& chose
 
 void ConvProblems::add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                             kernels::GemmProblem& problem) const {
-  Indices channels;
-  for (std::int64_t c = 0; c < leaf.size[0]; ++c) channels.push_back(leaf.start[0] + c);
+  Indices pairs, alone;
+  const std::int64_t in_pairs = in_pairs_ ? leaf.size[0] / 2 * 2 : 0;
+  for (std::int64_t c = 0; c < in_pairs; c += 2) pairs.push_back(leaf.start[0] + c);
+  for (std::int64_t c = in_pairs; c < leaf.size[0]; ++c) alone.push_back(leaf.start[0] + c);
+  add_terms(leaf, chosen, pairs, {1, 0}, problem);
+  add_terms(leaf, chosen, alone, {0}, problem);
+  problem.leaf_ends.push_back(static_cast<std::int64_t>(problem.a.k.size()));
+}
+
+/// The terms of some channels: for each of them the window, and for each place in the window the
+/// channels that are `in_each` further on.
+void ConvProblems::add_terms(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
+                             const Indices& channels, const Indices& in_each,
+                             kernels::GemmProblem& problem) const {
   OffsetTable a = {0}, b = {0};
   extend(a, channels, lhs_strides_[last_]);
   extend(b, channels, rhs_strides_[last_ - 1]);
@@ -128,9 +145,10 @@ void ConvProblems::add_leaf(const LeafBox& leaf, const std::vector<std::size_t>&
            lhs_strides_[batch_ + 1 + i]);
     extend(b, Indices(first, end), rhs_strides_[batch_ + i]);
   }
+  extend(a, in_each, lhs_strides_[last_]);
+  extend(b, in_each, rhs_strides_[last_ - 1]);
   problem.a.k.insert(problem.a.k.end(), a.begin(), a.end());
   problem.b.k.insert(problem.b.k.end(), b.begin(), b.end());
-  problem.leaf_ends.push_back(static_cast<std::int64_t>(problem.a.k.size()));
 }
 
 /// Where the windows of a tile begin and how many there are. Tiles with operands of the same

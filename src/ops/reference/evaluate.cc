@@ -30,6 +30,10 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
   const auto& operands = context.operands;
   const bool has_narrow_operand = std::any_of(
       operands.begin(), operands.end(), [](const HostArray* x) { return is_narrow(x->type()); });
+  // The unit is that of bf16; f16 is multiplied as f32.
+  const bool has_unit = std::any_of(operands.begin(), operands.end(), [](const HostArray* x) {
+    return x->type().dtype == DType::bf16;
+  });
   const bool has_narrow =
       has_narrow_operand || std::any_of(context.results.begin(), context.results.end(), is_narrow);
   const auto evaluated = [&](const std::vector<const HostArray*>& from,
@@ -39,7 +43,7 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
                             .results = types,
                             .grains = context.grains,
                             .call = context.call,
-                            .dot_unit = has_narrow_operand ? context.dot_unit : DotUnit::portable});
+                            .dot_unit = has_unit ? context.dot_unit : DotUnit::portable});
   };
   // Conversions round once from any dtype, and equations inside bodies round their own results.
   const bool rounds_itself = op.bodies != nullptr || *op.name == "convert";

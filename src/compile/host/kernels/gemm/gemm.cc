@@ -74,7 +74,9 @@ std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
   return a_in_place ? kShortLeafInPlace : kShortLeafOfHalves;
 }
 
-std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets) {
+}  // namespace
+
+std::vector<std::int32_t> gemm::unit_runs(const std::vector<std::int64_t>& offsets) {
   std::vector<std::int32_t> runs(offsets.size(), 1);
   for (std::size_t i = offsets.size(); i-- > 1;) {
     if (offsets[i] == offsets[i - 1] + 1) runs[i - 1] = runs[i] + 1;
@@ -82,7 +84,7 @@ std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets) {
   return runs;
 }
 
-std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets) {
+std::vector<std::int32_t> gemm::spaced_runs(const std::vector<std::int64_t>& offsets) {
   std::vector<std::int32_t> runs(offsets.size(), 1);
   for (std::size_t i = offsets.size(); i-- > 1;) {
     const bool same =
@@ -92,8 +94,11 @@ std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets) 
   return runs;
 }
 
+namespace {
+
 gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector<std::int64_t>& k) {
-  return {unit_runs(outer), spaced_runs(outer), unit_runs(k), spaced_runs(k)};
+  return {gemm::unit_runs(outer), gemm::spaced_runs(outer), gemm::unit_runs(k),
+          gemm::spaced_runs(k)};
 }
 
 // The steps of the longest grain.
@@ -162,8 +167,10 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   choose_access();
   choose_blocks();
   if (!reads_chunks_alike()) narrow_tiles = std::min(narrow_tiles, strip_tiles);
-  if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
-  if (!b_in_place && !b_by_table) b_order = pack_order(steps.b_k);
+  const bool packs_floats = unit.element_bytes == sizeof(float);
+  if (packs_floats && !a_in_place && !a_by_table()) a_order = pack_order(steps.a_k, false);
+  if (packs_floats && !b_in_place && !b_by_table) b_order = pack_order(steps.b_k, false);
+  if (!packs_floats) b_words = words_of_b();
   plan_few_rows();
   choose_parts(num_workers);
 }

@@ -13,7 +13,8 @@ namespace {
 
 using gemm::Range;
 
-constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
+constexpr std::int64_t kPanelsWorthTable = 4;   // with more of them, packing A costs less
+constexpr std::int64_t kPanelsWorthPairs = 16;  // the same for pairs, whose products take half
 
 constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
 constexpr std::int64_t kMostLeftBehind = 10;     // of this many rows, one is missing in tiles
@@ -147,15 +148,27 @@ std::vector<std::int64_t> GemmPlan::State::cut_rows(std::int64_t most) const {
   return starts;
 }
 
+// Whether both terms of each step are a word in memory, as packing would make it. A missing term
+// has the offset of the term before.
+bool GemmPlan::State::has_pairs_in_place(const std::vector<std::int64_t>& offsets) const {
+  for (std::size_t i = 0; i < offsets.size(); i += 2) {
+    if (offsets[i] != offsets[i + 1] + 1) return false;
+  }
+  return true;
+}
+
+bool GemmPlan::State::can_read_by_table() const {
+  if (unit.reads_pairs)
+    return panels <= kPanelsWorthPairs && has_pairs_in_place(steps.a_k) && fits_table(steps.a_k);
+  const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
+  return unit.reads_in_place && panels <= kPanelsWorthTable && !is_plain && !a_in_place &&
+         !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
+}
+
 // With few panels, packing A takes long beside the products. Tiles then read it by table, if it has
 // enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
 void GemmPlan::State::choose_access() {
-  const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
-  if (m == 0) return;
-  if (!has_lanes &&
-      (!unit.reads_in_place || is_plain || a_in_place || b_in_place || panels > kPanelsWorthTable ||
-       !fits_table(steps.a_k) || !fits_table(steps.b_k)))
-    return;
+  if (m == 0 || (!has_lanes && !can_read_by_table())) return;
   const bool is_narrow = n <= kernels->lanes;
   std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
                       : is_narrow ? std::max<std::int64_t>(kernels->narrow_mr, tile_rows)
@@ -163,7 +176,8 @@ void GemmPlan::State::choose_access() {
   std::vector<std::int64_t> starts = cut_rows(most);
   const std::int64_t products = problem.products;
   const auto reads_b_by_table = [&] {
-    return products * std::ssize(starts) <= kTilesWorthPacking && has_whole_vectors();
+    return unit.reads_in_place && products * std::ssize(starts) <= kTilesWorthPacking &&
+           has_whole_vectors();
   };
   // Runs of few rows leave small tiles behind, and what is not packed is read once per tile.
   const bool are_small = std::ssize(starts) * most > m + m / kMostLeftBehind;
@@ -187,7 +201,7 @@ void GemmPlan::State::make_tables() {
     std::vector<std::int32_t> offsets;
     for (const auto* k_of : {&steps.a_k, &steps.b_k}) {
       for (std::int64_t i = chunk.k_begin; i < chunk.k_end; ++i)
-        offsets.push_back(static_cast<std::int32_t>((*k_of)[at(i)]));
+        offsets.push_back(static_cast<std::int32_t>((*k_of)[at((i + 1) * unit.terms - 1)]));
     }
     const auto [place, is_new] = begins.try_emplace(offsets, std::ssize(a_table));
     chunk.table = place->second;
@@ -198,11 +212,12 @@ void GemmPlan::State::make_tables() {
   }
 }
 
-// The order of the sum is kept unless another one has longer runs.
-gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& offsets) const {
+// The order of memory: k by their offsets, which are those of the steps. Empty if the order of the
+// sum should be kept, unless `always`: if the other one does not have longer runs.
+gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& offsets,
+                                            bool always) const {
   gemm::PackOrder order;
-  if (unit.element_bytes != sizeof(float) || offsets.empty()) return order;
-  bool is_better = false;
+  bool is_better = always;
   for (const gemm::Chunk& chunk : tree.chunks) {
     std::vector<std::int64_t> plain(at(chunk.k_end - chunk.k_begin));
     std::iota(plain.begin(), plain.end(), chunk.k_begin);
@@ -222,6 +237,27 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
     if (order.k[i] == order.k[i - 1] + 1) order.k_run[i - 1] = order.k_run[i] + 1;
   }
   return order;
+}
+
+// Words of B are packed in the order of memory: those of a kernel with swapped channels are far
+// apart in the order of the sum, and compete for the same sets of the caches.
+std::optional<gemm::WordOperand> GemmPlan::State::words_of_b() const {
+  const std::vector<std::int64_t>& outer = problem.b.outer;
+  const auto is_even = [](std::int64_t offset) { return offset % 2 == 0; };
+  if (!unit.reads_pairs || !has_pairs_in_place(steps.b_k) ||
+      !std::all_of(outer.begin(), outer.end(), is_even))
+    return std::nullopt;
+  gemm::WordOperand words;
+  std::vector<std::int64_t> offsets;
+  for (std::size_t i = 1; i < steps.b_k.size(); i += 2) {
+    if (!is_even(steps.b_k[i])) return std::nullopt;
+    offsets.push_back(steps.b_k[i] / 2);
+  }
+  for (const std::int64_t offset : outer) words.outer.push_back(offset / 2);
+  words.order = pack_order(offsets, true);
+  words.layout.outer_run = gemm::unit_runs(words.outer);
+  words.layout.spaced_run = gemm::spaced_runs(words.outer);
+  return words;
 }
 
 gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
@@ -280,13 +316,21 @@ void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk
                                     const Range& in_panels, float* to) const {
   if (in_panels.size() == 0) return;
   gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
+  if (b_words.has_value()) {
+    args.outer = b_words->outer.data();
+    args.outer_run = b_words->layout.outer_run.data();
+    args.spaced_run = b_words->layout.spaced_run.data();
+    args.k = b_words->order.k.data() + chunk.k_begin;
+    args.k_run = b_words->order.k_run.data() + chunk.k_begin;
+    args.places = b_words->order.places.data() + chunk.k_begin;
+  }
   args.src = b;
   args.starts = panel_starts.data() + in_panels.begin;
   args.tiles = static_cast<int>(in_panels.size());
   args.ld = kernels->nr;
   args.tile_stride = panel_size(args.k_count);
   args.dst = to;
-  unit.pack(args);
+  (b_words.has_value() ? gemm::kernels().pack : unit.pack)(args);
 }
 
 }  // namespace tessera::kernels

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <hwy/highway.h>
 #include <utility>
 
@@ -92,6 +93,8 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 
 // The operation of a step with one term of f32 or f64.
 struct FusedProduct {
+  using Element = float;  // of operands that are read by table
+
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
     return fused_mul_add(a, b, c);
@@ -115,6 +118,14 @@ struct FusedProduct {
 #endif
   }
 };
+
+// A word of A, which pairs of bf16 need not be aligned as.
+template <class T>
+HWY_INLINE T word_at(const T* from) {
+  T word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
 
 // Returns a separate zero for each accumulator. The compiler would copy one zero into all of them,
 // which costs more than clearing a register.
@@ -185,7 +196,7 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
     if constexpr (kVecs == 1 && requires { Product::add_of_one(a.at(0), b[0], v[0]); }) {
       ((v[i] = Product::add_of_one(a.at(i), b[0], v[i])), ...);
     } else {
-      ((v[i] = Product::add(hn::Set(D(), *a.at(i / kVecs)), b[i % kVecs], v[i])), ...);
+      ((v[i] = Product::add(hn::Set(D(), word_at(a.at(i / kVecs))), b[i % kVecs], v[i])), ...);
     }
   }
   // The same with a vector of A for each vector of B.

@@ -31,6 +31,8 @@ Unit portable() {
 // Adds, in each lane, the product of the high halves, then that of the low halves. It is not an
 // intrinsic because the functions of this file are compiled for an instruction set without it.
 struct PairProduct {
+  using Element = std::uint16_t;
+
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
@@ -80,12 +82,14 @@ Unit avx512_bf16() {
   static const Kernels kTable = [] {
     Kernels out = kernels_without_tiles();
     fill_tiles<Operands::packed, PairProduct>(out);
+    fill_tiles<Operands::a_by_table, PairProduct>(out);
     return out;
   }();
   return {.kernels = &kTable,
           .pack = &pack_bf16<AsPairs>,
           .element_bytes = 2,
           .terms = 2,
+          .reads_pairs = true,
           .rows_in_place = rows_kernels<HalfColumns<AsPairs>, PairProduct>(),
           .rows_of_adjacent_terms = term_kernels<HalfTerms<AsPairs>, PairProduct>(),
           .rows_packed = rows_kernels<FloatColumns, PairProduct>()};

@@ -230,6 +230,9 @@ struct Unit {
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
   bool reads_in_place = false;  ///< tiles can read operands in place
+  /// A step whose second term is right before the first one in memory is a word there: tiles can
+  /// read A by table, and B is packed word by word.
+  bool reads_pairs = false;
   /// For few rows, where B has adjacent columns and where it is packed; nullptr: none.
   RowsKernels rows_in_place = {};
   RowsKernels rows_of_adjacent_terms = {};  ///< where B has adjacent k

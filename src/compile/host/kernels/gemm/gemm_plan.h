@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,12 +40,24 @@ struct Layout {
   std::vector<std::int32_t> k_spaced_run;
 };
 
+/// The runs of offsets that increase by one, and of those that are equally spaced: [i] is how many
+/// from i on.
+std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets);
+std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets);
+
 /// The order in which an operand is packed where it is not that of the sum: k with adjacent
 /// offsets follow each other, chunk by chunk. Empty: the order of the sum.
 struct PackOrder {
   std::vector<std::int64_t> k;
   std::vector<std::int32_t> k_run;
   std::vector<std::int32_t> places;  ///< in the chunk
+};
+
+/// An operand whose steps are words in memory: its offsets count words, and it is packed as f32 is.
+struct WordOperand {
+  std::vector<std::int64_t> outer;
+  Layout layout;  ///< without the runs of k
+  PackOrder order;
 };
 
 /// The sum cut into steps. A step has one term, or two for units that take pairs. Both terms belong
@@ -75,6 +88,7 @@ struct GemmPlan::State {
   gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
   gemm::PackOrder a_order, b_order;
+  std::optional<gemm::WordOperand> b_words;
   std::vector<std::int64_t> panel_starts;    // columns of C at which panels begin
   std::vector<std::int32_t> panel_sections;  // per panel: the section of its columns
   std::vector<std::int64_t> band_ends;       // per panel: the end of the panels of this width and
@@ -162,10 +176,13 @@ struct GemmPlan::State {
   void join_batches();
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
+  bool has_pairs_in_place(const std::vector<std::int64_t>& offsets) const;
+  bool can_read_by_table() const;
   void choose_access();
   void make_tables();
   std::vector<std::int64_t> cut_rows(std::int64_t most) const;
-  gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;
+  gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets, bool always) const;
+  std::optional<gemm::WordOperand> words_of_b() const;
   bool has_whole_vectors() const;
   void choose_chunks();
   bool do_columns_compete() const;

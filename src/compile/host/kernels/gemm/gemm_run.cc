@@ -340,8 +340,8 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
 
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
 PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
-  if (!s_.unit.reads_in_place) return Access::none;
   if (s_.a_by_table()) return Access::by_table;
+  if (!s_.unit.reads_in_place) return Access::none;
   const gemm::Layout& layout = s_.a_layout;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   const std::int64_t together = narrow_panels_ > 0 ? s_.narrow_tiles : 1;

@@ -82,18 +82,18 @@ struct StridedRows {
   }
 };
 
-// A in place with equally spaced rows, and k at the offsets of a table.
-template <int kRows>
+// A in place with equally spaced rows, and k at the offsets of a table. Offsets count `Element`s.
+template <int kRows, class Element = float>
 struct TabledRows {
   static constexpr int kBases = (kRows + 2) / 3;
-  const float* base[count(kBases)];
+  const Element* base[count(kBases)];
   std::int64_t stride;
   const std::int32_t* offsets;
 
   HWY_INLINE TabledRows(const TileArgs& args, const float* from)
       : stride(args.a_stride), offsets(args.a_k) {
     for (int i = 0; i < kBases; ++i) {
-      base[i] = from + 3 * i * stride;
+      base[i] = reinterpret_cast<const Element*>(from) + 3 * i * stride;
       launder(base[i]);
     }
   }
@@ -103,9 +103,11 @@ struct TabledRows {
   }
 
   struct Column {
-    const float* base[count(kBases)];
+    const Element* base[count(kBases)];
     std::int64_t stride;
-    HWY_INLINE const float* at(int r) const { return base[r / 3] + r % 3 * stride; }
+    HWY_INLINE const float* at(int r) const {
+      return reinterpret_cast<const float*>(base[r / 3] + r % 3 * stride);
+    }
   };
   template <int k>
   HWY_INLINE Column column() const {

@@ -559,6 +559,46 @@ TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
   }
 }
 
+// The terms of both channels of a pair for each place, the second one first; rows are as far apart.
+GemmOperand operand_of_pairs(Random& random, std::int64_t batches, std::int64_t outer,
+                             std::int64_t pairs, std::int64_t places, std::int64_t gap) {
+  const std::int64_t stride = 2 * pairs + gap;
+  GemmOperand out{
+      steps(batches, 6 * stride), two_dims(outer, random.integer(1, 30), stride, 31 * stride), {}};
+  for (std::int64_t term = 0; term < 2 * places * pairs; ++term) {
+    const std::int64_t pair = term / 2 / places, place = term / 2 % places;
+    out.k.push_back(2 * pair + 1 - term % 2 + place % 3 * stride + place / 3 * 33 * stride);
+  }
+  return out;
+}
+
+// Operands whose pairs of terms are words in memory, as the channels of a convolution are: at any
+// address, with any number of panels, and with grains that cut a pair.
+TEST(GemmOfBf16, PairsThatLieInMemory) {
+  Random random;
+  for (int i = 0; i < num_cases(200); ++i) {
+    const std::int64_t places = random.integer(1, 9), pairs = random.integer(1, 24);
+    const std::int64_t k = 2 * places * pairs, m = random.integer(1, 60);
+    const std::int64_t n = random.integer(1, i % 10 == 0 ? 600 : 70);
+    const std::int64_t batches = random.integer(1, 2);
+    Ends leaves = random_leaves(random, k);
+    for (std::int64_t& end : leaves) end -= i % 4 == 0 ? 0 : end % 2;
+    Case c = make_case(random, batches, m, n, k, std::move(leaves), false);
+    const auto gap = [&] { return random.integer(0, 2) * random.integer(1, 2); };
+    const auto fill = [&](GemmOperand& operand, std::vector<float>& values, std::int64_t outer) {
+      operand = operand_of_pairs(random, batches, outer, pairs, places, gap());
+      const auto most = [](const auto& list) {
+        return *std::max_element(list.begin(), list.end());
+      };
+      values =
+          random.values(operand.batch.back() + most(operand.outer) + most(operand.k) + 1, false);
+    };
+    if (i % 3 != 0) fill(c.problem.a, c.a, m);
+    if (i % 3 != 1) fill(c.problem.b, c.b, n);
+    expect_exact(NarrowCase(std::move(c)), random);
+  }
+}
+
 TEST(GemmOfBf16, EveryBitPattern) {
   Random random;
   for (int i = 0; i < num_cases(50); ++i) {

@@ -67,7 +67,8 @@ template <int kRows, class Width, Operands kOperands, bool kQuads, class Product
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
   constexpr bool kIsInPlace = kOperands == Operands::a_in_place;
-  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, TabledRows<kRows>>;
+  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>,
+                                     TabledRows<kRows, typename Product::Element>>;
   using OneElement =
       std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
   using Lanes = std::conditional_t<kHasPlainLanes<kOperands>, PlainLaneRows<kRows, Width>,
@@ -124,7 +125,10 @@ void tiles(const TileArgs& args) {
   at.a = args.a;
   at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
-    if constexpr (kReadsByTable<kOperands>) at.a = args.a + args.a_outer[t * kRows];
+    if constexpr (kReadsByTable<kOperands>) {
+      const auto* a = reinterpret_cast<const typename Product::Element*>(args.a);
+      at.a = reinterpret_cast<const float*>(a + args.a_outer[t * kRows]);
+    }
     at.b = args.b;
     at.c = args.c;
     at.slots = args.slots + t * args.slots_stride;
