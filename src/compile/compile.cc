@@ -12,6 +12,7 @@
 #include "compile/host/lower.h"
 #include "compile/host/mpmd/project.h"
 #include "compile/host/plan/plan.h"
+#include "compile/stored_outputs.h"
 #include "compile/widen.h"
 #include "ir/builder.h"
 #include "ops/control/mpmd.h"
@@ -36,27 +37,10 @@ void check_dtypes(const ir::Function& function) {
   }
 }
 
-/// Per output, itself or the whole value of which it is a reshape: both are the same bytes.
-std::vector<ir::ValueId> before_reshapes(const ir::Function& function) {
-  std::vector<ir::ValueId> before(function.values.size(), ir::kNoValue);
-  const auto is_whole = [&](ir::ValueId id) { return is_replicated(function.sharding(id)); };
-  for (const ir::Equation& equation : function.equations) {
-    if (equation.op != &ops::reshape_op) continue;
-    const ir::ValueId from = equation.operands[0], to = equation.results[0];
-    if (!is_whole(from) || !is_whole(to)) continue;
-    before[to] = before[from] == ir::kNoValue ? from : before[from];
-  }
-  std::vector<ir::ValueId> outputs = function.outputs;
-  for (ir::ValueId& id : outputs) {
-    if (before[id] != ir::kNoValue) id = before[id];
-  }
-  return outputs;
-}
-
 /// Gives every output its own memory: no output is an input, except one that keeps its donated
 /// buffers, and no two outputs are the same value.
 ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& options) {
-  result.outputs = before_reshapes(result);
+  result.outputs = stored_outputs(result);
   ir::Builder builder(result);
   std::vector<bool> is_taken(result.values.size(), false);
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {

@@ -46,6 +46,13 @@ const std::string kSlice = kPrefix + R"(
   %4: f32[NUM]<{}> = dynamic_update_slice %1, %3, %2
   return %0, %4
 })";
+/// The first array comes back from another shape.
+const std::string kReshape = kPrefix + R"(
+  %3: f32[10,100]<{},{}> = reshape[shape=[10,100]] %0
+  %4: f32[10,100]<{},{}> = optimization_barrier %3
+  %5: f32[NUM]<{}> = reshape[shape=[NUM]] %4
+  return %5, %1
+})";
 const std::string kExchange = kPrefix + "return %1, %0\n}";
 const std::string kTwice = kPrefix + "return %1, %1\n}";
 /// Writes an element of the first array before the last one is read.
@@ -74,8 +81,9 @@ std::int64_t arena_of(const Function& f) {
 }
 
 TEST(Branches, OverwriteWhatTheyUpdate) {
-  for (const auto& branches : {kUpdate + "," + kReturn + "," + kSlice, kReplace + "," + kUpdate,
-                               kUpdate + "," + kInner, kUpdate + "," + kTwice + "," + kReturn}) {
+  for (const auto& branches :
+       {kUpdate + "," + kReturn + "," + kSlice, kReplace + "," + kUpdate, kUpdate + "," + kInner,
+        kUpdate + "," + kTwice + "," + kReturn, kUpdate + "," + kReshape}) {
     const Function f = loop(branches);
     check(f, inputs_of(f, {i32_array(0)}), {0, 1, 2});
     EXPECT_LT(arena_of(f), 4000) << ir::print(f);
@@ -93,17 +101,19 @@ TEST(Branches, CopyWhatTheyStillRead) {
 
 /// What is read after the cond is not overwritten.
 TEST(Branches, LeaveOperandsToOtherReaders) {
-  const Function f =
-      parsed("none", replaced(replaced(R"((%0: i32[]<>, %1: f32[NUM]<{}>, %2: f32[NUM]<{}>) {
+  for (const auto& branches : {kUpdate + "," + kReturn, kUpdate + "," + kReshape, kReshape}) {
+    const Function f =
+        parsed("none", replaced(replaced(R"((%0: i32[]<>, %1: f32[NUM]<{}>, %2: f32[NUM]<{}>) {
   %3: f32[NUM]<{}> = neg %1
   %4: f32[NUM]<{}>, %5: f32[NUM]<{}> = cond[branches={BRANCHES}] %0, %3, %2, %0
   %6: f32[NUM]<{}> = add %4, %3
   return %4, %5, %6
 })",
-                                       "BRANCHES", kUpdate + "," + kReturn),
-                              "NUM", "1000"));
-  for (const std::int32_t branch : {0, 1}) {
-    check(f, inputs_of(f, {i32_array(branch)}), {-1, 2, -1});
+                                         "BRANCHES", branches),
+                                "NUM", "1000"));
+    for (const std::int32_t branch : {0, 1}) {
+      check(f, inputs_of(f, {i32_array(branch)}), {-1, 2, -1});
+    }
   }
 }
 

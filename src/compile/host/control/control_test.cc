@@ -52,6 +52,10 @@ TEST(Scan, RecurrenceOnMeshes) {
 TEST(Scan, SlicesThatAreReturnedMayBeThoseOfADonatedArray) {
   for (const char* line :
        {"return %0, %1", "%2: f32[4]<{}> = optimization_barrier %0\n    return %2, %1",
+        "%2: f32[4]<{}> = reshape[shape=[4]] %0\n    return %2, %1",
+        "%2: f32[2,2]<{},{}> = reshape[shape=[2,2]] %1\n"
+        "    %3: f32[2,2]<{},{}> = optimization_barrier %2\n"
+        "    %4: f32[4]<{}> = reshape[shape=[4]] %3\n    return %0, %4",
         "return %1, %0", "%2: f32[4]<{}> = add %0, %1\n    return %2, %0"}) {
     const Function f = parsed("none", replaced(R"((%0: f32[3,4]<{},{}>, %1: f32[3,4]<{},{}>) {
   %2: f32[3,4]<{},{}>, %3: f32[3,4]<{},{}> = scan[body={(%0: f32[4]<{}>, %1: f32[4]<{}>) {

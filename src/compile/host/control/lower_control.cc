@@ -11,6 +11,7 @@
 #include "compile/host/control/overwritten.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
+#include "compile/stored_outputs.h"
 #include "ops/control/control.h"
 
 namespace tessera::compile::host {
@@ -283,19 +284,19 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
 std::vector<int> overwritten_slices(const LowerContext& context, const Equation& equation,
                                     const ops::ScanParts& parts) {
   const Function& body = equation.attributes.body("body");
-  const std::vector<ValueId> outputs = without_barriers(body).function.outputs;
+  const std::vector<ValueId> stored = stored_outputs(without_barriers(body).function);
   const std::vector<ValueId>& operands = equation.operands;
   const auto first = operands.begin() + static_cast<std::ptrdiff_t>(parts.first_scanned());
-  std::vector<int> alias(outputs.size(), -1);
-  for (std::size_t i = parts.num_carry; i < outputs.size(); ++i) {
+  std::vector<int> alias(stored.size(), -1);
+  for (std::size_t i = parts.num_carry; i < stored.size(); ++i) {
     const auto stack = context.overwritten(equation.results[i]);
     if (!stack) continue;
     // An input that is returned is copied: it is in place only if the stacked result is.
-    const bool is_input = std::count(body.inputs.begin(), body.inputs.end(), outputs[i]) != 0;
+    const bool is_input = std::count(body.inputs.begin(), body.inputs.end(), stored[i]) != 0;
     const auto found = std::find(first, operands.end(), *stack);
     if (is_input || found == operands.end()) continue;
     const auto input = static_cast<std::size_t>(found - operands.begin());
-    if (body.values[outputs[i]] == body.values[body.inputs[input]])
+    if (body.values[body.outputs[i]] == body.values[body.inputs[input]])
       alias[i] = static_cast<int>(input);
   }
   return alias;
@@ -375,8 +376,10 @@ LoweredBranches lower_branches(const LowerContext& context, const Equation& equa
                           .shares = overwritten_operands(context.function(), equation)};
   std::vector<int>& shares = lowered.shares;
   std::vector<Function> without;
+  std::vector<std::vector<ValueId>> stored;
   for (const ops::FunctionPtr& branch : branches) {
     without.push_back(without_barriers(*branch).function);
+    stored.push_back(stored_outputs(without.back()));
   }
   while (true) {
     lowered.executables.clear();
@@ -386,7 +389,7 @@ LoweredBranches lower_branches(const LowerContext& context, const Equation& equa
       std::vector<int> alias(shares.size(), -1);
       for (std::size_t i = 0; i < shares.size(); ++i) {
         if (shares[i] < 0) continue;
-        const bool is_returned = read.outputs[i] == input_of(read, shares[i]);
+        const bool is_returned = stored[n][i] == input_of(read, shares[i]);
         if (!is_returned) alias[i] = shares[i] - 1;
       }
       lowered.executables.push_back(compile_body(context, *branches[n], alias));
