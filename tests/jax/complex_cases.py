@@ -68,12 +68,12 @@ add("norm", jnp.linalg.norm, array(4, 5))
 add("no_elements", lambda a: (jnp.exp(a), a.sum(), a.prod()), array(0, 5))
 
 # Lengths: small ones, primes, products of them, and powers of two.
-for length in (1, 2, 3, 7, 12, 31, 64, 67, 130, 360, 1021, 1024, 4489, 6000):
+for length in (1, 2, 3, 7, 12, 31, 64, 67, 130, 360, 1021, 1024, 4099, 4489, 6000, 8198):
     row = array(2, length)
     add(f"fft_{length}", jnp.fft.fft, row)
     add(f"ifft_{length}", jnp.fft.ifft, row)
     add(f"rfft_{length}", jnp.fft.rfft, row.real)
-for length in (1, 2, 3, 12, 31, 130, 1000, 1021, 1024, 2211, 4092):
+for length in (1, 2, 3, 12, 31, 130, 1000, 1021, 1024, 2211, 4092, 8198, 10007):
     add(f"irfft_{length}", functools.partial(jnp.fft.irfft, n=length), array(2, length // 2 + 1))
 for name in "fft2 ifft2 irfft2 fftn ifftn".split():
     add(name, getattr(jnp.fft, name), array(2, 6, 10, 12))
