@@ -90,8 +90,10 @@ Parts along(const Line& line, Parts parts, const char* op, const ir::Attributes&
 
 Parts complex_along(const Line& line, Parts parts, Norm norm, bool is_inverse) {
   for (Array& part : parts) part = resized(part, line.axis, line.length);
-  return along(line, std::move(parts), "fft",
-               {{"inverse", is_inverse}, {"scale", scale_of(norm, is_inverse, line.length)}});
+  return detail::emit_all("fft", parts,
+                          {{"dim", line.axis},
+                           {"inverse", is_inverse},
+                           {"scale", scale_of(norm, is_inverse, line.length)}});
 }
 
 Parts from_real_along(const Line& line, const Array& x, Norm norm) {

@@ -28,8 +28,9 @@ Type rows_like(Type rows, std::int64_t length) {
 std::vector<Type> fft_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_same_types(c);
-  expect_rows(c);
+  dim_of(c, "dim", c.operands[0].rank());
   boolean_of(c, "inverse");
+  number_of(c, "scale");
   return c.operands;
 }
 
@@ -109,6 +110,13 @@ Cotangents irfft_vjp(VjpContext& c) {
 
 // --- sharding, cost
 
+Factors fft_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                    const std::vector<Type>& results) {
+  Factors factors = elementwise_factors(attributes, operands, results);
+  factors.factors[at(attributes.integer("dim"))].kind = FactorKind::replicate;
+  return factors;
+}
+
 /// Batch dimensions may be split; rows are whole.
 Factors row_factors(const Attributes& /*attributes*/, const std::vector<Type>& operands,
                     const std::vector<Type>& results) {
@@ -126,20 +134,28 @@ Factors row_factors(const Attributes& /*attributes*/, const std::vector<Type>& o
   return f;
 }
 
-/// `flops` times log2(length) per element of rows of real or complex numbers before or after the
-/// transform, whichever are longer.
-CostRule transform_flops(double flops) {
-  return [flops](const Attributes& attributes, const std::vector<Type>& operands,
+/// `flops` times log2(length) for each of these elements.
+double transform_flops(double flops, std::int64_t elements, std::int64_t length) {
+  return flops * static_cast<double>(elements) *
+         std::log2(std::max(static_cast<double>(length), 2.0));
+}
+
+double fft_flops(const Attributes& attributes, const std::vector<Type>& operands,
                  const std::vector<Type>& /*results*/) {
-    const Shape& shape = operands[0].shape;
-    std::int64_t length = shape.back();
-    for (const auto& [name, value] : attributes.items()) {
-      if (name == "length") length = attributes.integer("length");
-    }
-    const auto rows = static_cast<double>(num_elements({shape.begin(), shape.end() - 1}));
-    const auto size = static_cast<double>(length);
-    return flops * rows * size * std::log2(std::max(size, 2.0));
-  };
+  const Shape& shape = operands[0].shape;
+  return transform_flops(5.0, num_elements(shape), shape[at(attributes.integer("dim"))]);
+}
+
+double rfft_flops(const Attributes& /*attributes*/, const std::vector<Type>& operands,
+                  const std::vector<Type>& /*results*/) {
+  const Shape& shape = operands[0].shape;
+  return transform_flops(2.5, num_elements(shape), shape.back());
+}
+
+double irfft_flops(const Attributes& attributes, const std::vector<Type>& operands,
+                   const std::vector<Type>& /*results*/) {
+  const std::int64_t length = attributes.integer("length");
+  return transform_flops(2.5, num_elements(rows_like(operands[0], length).shape), length);
 }
 
 // --- references
@@ -168,6 +184,38 @@ struct Sum {
   double re = 0.0;
   double im = 0.0;
 };
+
+std::vector<HostArray> fft_reference(const ReferenceContext& c) {
+  std::vector<HostArray> results;
+  for (const Type& type : c.results) results.emplace_back(type);
+  const Shape& shape = c.results[0].shape;
+  const std::size_t dim = at(c.attributes.integer("dim"));
+  const std::int64_t step = row_major_strides(shape)[dim];
+  const Angles angles(shape[dim]);
+  const double scale = c.attributes.get<double>("scale");
+  const double sign = c.attributes.get<bool>("inverse") ? 1.0 : -1.0;
+  Floats::visit(c.results[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto re = c.operands[0]->data<T>();
+    const auto im = c.operands[1]->data<T>();
+    std::int64_t n = 0;
+    for_each_index(shape, [&](std::vector<std::int64_t> index) {
+      const std::int64_t k = index[dim];
+      Sum sum;
+      for (std::int64_t j = 0; j < shape[dim]; ++j) {
+        const std::size_t place = at(n + (j - k) * step);
+        const double cosine = angles.cosine(j, k);
+        const double sine = sign * angles.sine(j, k);
+        sum.re += re[place] * cosine - im[place] * sine;
+        sum.im += re[place] * sine + im[place] * cosine;
+      }
+      results[0].data<T>()[at(n)] = static_cast<T>(scale * sum.re);
+      results[1].data<T>()[at(n)] = static_cast<T>(scale * sum.im);
+      ++n;
+    });
+  });
+  return results;
+}
 
 /// `make_sum` gets the attributes, the angles, the number of an element of a row of the results,
 /// and the row of the operands. It computes in f64.
@@ -200,19 +248,6 @@ Reference row_reference(MakeSum make_sum) {
     return results;
   };
 }
-
-constexpr auto kSumOfComplex = [](const Attributes& attributes, const Angles& angles,
-                                  std::int64_t k, auto re, auto im) {
-  const double sign = attributes.get<bool>("inverse") ? 1.0 : -1.0;
-  Sum sum;
-  for (std::int64_t j = 0; j < std::ssize(re); ++j) {
-    const double cosine = angles.cosine(j, k);
-    const double sine = sign * angles.sine(j, k);
-    sum.re += re[at(j)] * cosine - im[at(j)] * sine;
-    sum.im += re[at(j)] * sine + im[at(j)] * cosine;
-  }
-  return sum;
-};
 
 constexpr auto kSumOfReal = [](const Attributes& /*attributes*/, const Angles& angles,
                                std::int64_t k, auto x, auto /*same*/) {
@@ -280,8 +315,18 @@ hlo::Values fourier_form(hlo::FormContext& c, const std::string& kind) {
   return {scaled(c, re, scale), scaled(c, im, scale)};
 }
 
+/// The operation transforms the last dimension.
 hlo::Values fft_form(hlo::FormContext& c) {
-  return fourier_form(c, c.attributes().get<bool>("inverse") ? "IFFT" : "FFT");
+  const std::size_t rank = c.x().type.shape.size();
+  Ints order = dims_from(0, rank);
+  std::swap(order[at(c.attributes().integer("dim"))], order.back());
+  const bool is_last = c.attributes().integer("dim") + 1 == c.x().type.rank();
+  hlo::FormContext last = c;
+  for (hlo::Value& x : last.operands) x = is_last ? x : c.w.transpose(x, order);
+  for (std::size_t i = 0; i < 2; ++i) last.results[i] = last.operands[i].type;
+  hlo::Values parts = fourier_form(last, c.attributes().get<bool>("inverse") ? "IFFT" : "FFT");
+  for (hlo::Value& x : parts) x = is_last ? x : c.w.transpose(x, order);
+  return parts;
 }
 hlo::Values rfft_form(hlo::FormContext& c) { return fourier_form(c, "RFFT"); }
 hlo::Values irfft_form(hlo::FormContext& c) { return fourier_form(c, "IRFFT"); }
@@ -295,11 +340,13 @@ Sample transform_sample(std::size_t operands, const Shape& shape, Attributes att
 }
 
 Samples fft_samples() {
-  return {transform_sample(2, {4, 6}, {{"inverse", false}, {"scale", 1.0}}),
-          transform_sample(2, {2, 3, 8}, {{"inverse", true}, {"scale", 0.125}}),
-          transform_sample(2, {7}, {{"inverse", true}, {"scale", 1.0}}),
-          transform_sample(2, {2, 1}, {{"inverse", false}, {"scale", 2.0}}),
-          transform_sample(2, {2, 67}, {{"inverse", false}, {"scale", 1.0}})};
+  return {transform_sample(2, {6, 2, 3}, {{"dim", 0}, {"inverse", true}, {"scale", 1.0}}),
+          transform_sample(2, {2, 8, 17}, {{"dim", 1}, {"inverse", false}, {"scale", 1.0}}),
+          transform_sample(2, {4, 6}, {{"dim", 1}, {"inverse", false}, {"scale", 1.0}}),
+          transform_sample(2, {2, 3, 8}, {{"dim", 2}, {"inverse", true}, {"scale", 0.125}}),
+          transform_sample(2, {7}, {{"dim", 0}, {"inverse", true}, {"scale", 1.0}}),
+          transform_sample(2, {2, 1}, {{"dim", 1}, {"inverse", false}, {"scale", 2.0}}),
+          transform_sample(2, {2, 67}, {{"dim", 1}, {"inverse", false}, {"scale", 1.0}})};
 }
 Samples rfft_samples() {
   return {transform_sample(1, {4, 6}, {{"scale", 1.0}}),
@@ -317,21 +364,20 @@ Samples irfft_samples() {
 const OpRecord fft_op{
     .name = "fft",
     .doc =
-        "Discrete Fourier transforms of the complex numbers re, im [.., n] along the last "
-        "dimension: the sums over j of x[j] * exp(-2 pi i j k / n), times `scale`; with `inverse` "
-        "the exponent is positive.",
+        "Discrete Fourier transforms of the complex numbers re, im along `dim`: the sums over j of "
+        "x[j] * exp(-2 pi i j k / n), times `scale`; with `inverse` the exponent is positive.",
     .source = "jax.lax.fft",
-    .attributes = AttributeNames{"inverse", "scale"},
+    .attributes = AttributeNames{"dim", "inverse", "scale"},
     .types = TypeSet::wide_floats,
     .shape = fft_shape,
     .vjp = fft_vjp,
-    .batch = matrix_batch,
-    .factors = row_factors,
+    .batch = shifted_batch("dim"),
+    .factors = fft_factors,
     .pattern = Pattern::opaque,
     .host = "fft",
     .stablehlo = fft_form,
-    .reference = row_reference(kSumOfComplex),
-    .cost = transform_flops(5.0),
+    .reference = fft_reference,
+    .cost = fft_flops,
     .samples = fft_samples(),
 };
 
@@ -353,7 +399,7 @@ const OpRecord irfft_op{
     .host = "irfft",
     .stablehlo = irfft_form,
     .reference = row_reference(kSumToReal),
-    .cost = transform_flops(2.5),
+    .cost = irfft_flops,
     .samples = irfft_samples(),
 };
 
@@ -374,7 +420,7 @@ const OpRecord rfft_op{
     .host = "rfft",
     .stablehlo = rfft_form,
     .reference = row_reference(kSumOfReal),
-    .cost = transform_flops(2.5),
+    .cost = rfft_flops,
     .samples = rfft_samples(),
 };
 

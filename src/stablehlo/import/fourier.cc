@@ -1,33 +1,18 @@
 // Discrete Fourier transforms, whose complex operands and results are pairs of parts.
-#include <algorithm>
-#include <numeric>
-
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
 
 namespace {
 
-/// What `transform` makes of the parts with dimension `dim` as the last one, which it may change.
-template <typename Transform>
-Values along(ir::Builder& b, std::size_t dim, Values parts, const Transform& transform) {
-  Ints order(b.type(parts[0]).shape.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[dim], order.back());
-  for (ValueId& part : parts) part = ops::transpose(b, part, order);
-  parts = transform(std::move(parts));
-  for (ValueId& part : parts) part = ops::transpose(b, part, order);
-  return parts;
-}
-
 /// The inverse is divided by the length.
 Values complex_transform(ir::Builder& b, std::size_t dim, Values parts, bool is_inverse) {
   const std::int64_t length = b.type(parts[0]).shape[dim];
   if (length <= 1) return parts;
   const double scale = is_inverse ? 1.0 / static_cast<double>(length) : 1.0;
-  return along(b, dim, std::move(parts), [&](Values x) {
-    return b.emit_all("fft", {{"inverse", is_inverse}, {"scale", scale}}, std::move(x));
-  });
+  return b.emit_all(
+      "fft", {{"dim", static_cast<std::int64_t>(dim)}, {"inverse", is_inverse}, {"scale", scale}},
+      std::move(parts));
 }
 
 /// Along the last dimensions, as many as there are lengths.

@@ -9,72 +9,115 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Threads share the rows. `transform` gets, for T = float or double, what `make_plan` made, the
-/// buffers, the first row and their number, and the scale.
-template <typename MakePlan, typename Transform>
-std::vector<TileTask> lower_rows(const LowerContext& context, const Equation& equation,
-                                 std::int64_t length, MakePlan make_plan, Transform transform) {
+/// Threads share `pieces` of what a tile has, each with `terms` terms. `transform` gets, for T =
+/// float or double, what `make_plan` made, the buffers, the first piece and the end, and the scale.
+template <typename MakePlan, typename Pieces, typename Transform>
+std::vector<TileTask> lower_pieces_of(const LowerContext& context, const Equation& equation,
+                                      std::int64_t terms, MakePlan make_plan, Pieces pieces,
+                                      Transform transform) {
   const double scale = equation.attributes.get<double>("scale");
-  const double passes = std::log2(static_cast<double>(std::max<std::int64_t>(length, 2)));
-  const auto terms = static_cast<std::int64_t>(2 * passes * static_cast<double>(length));
   const auto lower = [&](auto zero) {
     using T = decltype(zero);
     const auto plan = make_plan(zero);
     return task_per_tile(context, equation, [&](const AtomDigits& digits) {
       const Shape box = context.box(equation.operands[0], digits).size;
-      const std::int64_t rows = product(box.begin(), box.end() - 1);
-      return make_range_kernel(context, rows, terms, [=](auto buffers, auto begin, auto end) {
-        if (begin == end) return;
-        transform(*plan, buffers, begin, end - begin, static_cast<T>(scale));
-      });
+      return make_range_kernel(
+          context, pieces(box), terms, [=](auto buffers, auto begin, auto end) {
+            if (begin < end) transform(*plan, box, buffers, begin, end, static_cast<T>(scale));
+          });
     });
   };
   return dtype_of(context, equation.operands[0]) == DType::f64 ? lower(double{}) : lower(float{});
 }
 
-/// The parts of rows from `row` on, in two buffers from the first one on.
-template <typename T>
-kernels::Parts<T> parts_at(std::span<std::byte* const> buffers, std::size_t first, std::int64_t row,
-                           std::int64_t length) {
-  const kernels::Parts<T> parts = {elements_of<T>(buffers[first]),
-                                   elements_of<T>(buffers[first + 1])};
-  return parts + row * length;
+std::int64_t terms_of_line(std::int64_t length) {
+  const auto size = static_cast<double>(length);
+  return static_cast<std::int64_t>(2 * size * std::log2(std::max(size, 2.0)));
 }
 
-std::vector<TileTask> lower_fft(const LowerContext& context, const Equation& equation) {
+std::int64_t num_rows(const Shape& box) { return product(box.begin(), box.end() - 1); }
+
+/// The parts from element `at` on, in two buffers.
+template <typename T>
+kernels::Parts<T> parts_at(std::span<std::byte* const> buffers, std::size_t first,
+                           std::int64_t at) {
+  return {elements_of<T>(buffers[first]) + at, elements_of<T>(buffers[first + 1]) + at};
+}
+
+std::vector<TileTask> lower_rows_of_fft(const LowerContext& context, const Equation& equation) {
   const std::int64_t length = context.function().type(equation.operands[0]).shape.back();
   const bool is_inverse = equation.attributes.get<bool>("inverse");
-  return lower_rows(
-      context, equation, length,
-      [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); },
-      [=](const auto& plan, auto buffers, auto row, auto count, auto scale) {
+  return lower_pieces_of(
+      context, equation, terms_of_line(length),
+      [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); }, num_rows,
+      [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
-        const auto from = parts_at<const T>(buffers, 0, row, length);
-        const auto to = parts_at<T>(buffers, 2, row, length);
-        is_inverse ? plan.invert(count, from, to, scale) : plan.transform(count, from, to, scale);
+        const auto from = parts_at<const T>(buffers, 0, row * length);
+        const auto to = parts_at<T>(buffers, 2, row * length);
+        if (is_inverse) {
+          plan.invert(end - row, from, to, scale);
+        } else {
+          plan.transform(end - row, from, to, scale);
+        }
+      });
+}
+
+/// Columns of the matrices that the dimension and those behind it are, a strip of them at a time.
+std::vector<TileTask> lower_fft(const LowerContext& context, const Equation& equation) {
+  const Shape& shape = context.function().type(equation.operands[0]).shape;
+  const std::int64_t dim = equation.attributes.integer("dim");
+  if (dim + 1 == std::ssize(shape)) return lower_rows_of_fft(context, equation);
+  const std::int64_t length = shape[static_cast<std::size_t>(dim)];
+  const bool is_inverse = equation.attributes.get<bool>("inverse");
+  const std::int64_t width = dtype_of(context, equation.operands[0]) == DType::f64
+                                 ? kernels::fourier::kWidth<double>
+                                 : kernels::fourier::kWidth<float>;
+  const auto strips_of = [=](const LineSizes& lines) { return (lines.inner + width - 1) / width; };
+  return lower_pieces_of(
+      context, equation, width * terms_of_line(length),
+      [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); },
+      [=](const Shape& box) {
+        const LineSizes lines = line_sizes(box, dim);
+        return lines.outer * strips_of(lines);
+      },
+      [=](const auto& plan, const Shape& box, auto buffers, auto strip, auto end, auto scale) {
+        using T = decltype(scale);
+        const LineSizes lines = line_sizes(box, dim);
+        for (; strip < end; ++strip) {
+          const std::int64_t first = strip % strips_of(lines) * width;
+          const std::int64_t at = strip / strips_of(lines) * length * lines.inner + first;
+          const std::int64_t count = std::min(width, lines.inner - first);
+          const auto from = parts_at<const T>(buffers, 0, at);
+          const auto to = parts_at<T>(buffers, 2, at);
+          if (is_inverse) {
+            plan.invert_columns(count, lines.inner, from, to, scale);
+          } else {
+            plan.transform_columns(count, lines.inner, from, to, scale);
+          }
+        }
       });
 }
 
 std::vector<TileTask> lower_rfft(const LowerContext& context, const Equation& equation) {
   const std::int64_t length = context.function().type(equation.operands[0]).shape.back();
-  return lower_rows(
-      context, equation, length,
-      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); },
-      [=](const auto& plan, auto buffers, auto row, auto count, auto scale) {
+  return lower_pieces_of(
+      context, equation, terms_of_line(length),
+      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, num_rows,
+      [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
-        plan.transform(count, elements_of<const T>(buffers[0]) + row * length,
-                       parts_at<T>(buffers, 1, row, length / 2 + 1), scale);
+        plan.transform(end - row, elements_of<const T>(buffers[0]) + row * length,
+                       parts_at<T>(buffers, 1, row * (length / 2 + 1)), scale);
       });
 }
 
 std::vector<TileTask> lower_irfft(const LowerContext& context, const Equation& equation) {
   const std::int64_t length = equation.attributes.integer("length");
-  return lower_rows(
-      context, equation, length,
-      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); },
-      [=](const auto& plan, auto buffers, auto row, auto count, auto scale) {
+  return lower_pieces_of(
+      context, equation, terms_of_line(length),
+      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, num_rows,
+      [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
-        plan.invert(count, parts_at<const T>(buffers, 0, row, length / 2 + 1),
+        plan.invert(end - row, parts_at<const T>(buffers, 0, row * (length / 2 + 1)),
                     elements_of<T>(buffers[2]) + row * length, scale);
       });
 }

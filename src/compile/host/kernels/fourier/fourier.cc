@@ -43,6 +43,15 @@ void multiply(std::int64_t count, Parts<const X> x, Parts<const Y> y, Parts<Z> z
   }
 }
 
+template <typename T>
+void copy_strided(std::int64_t count, Parts<const T> from, std::int64_t from_stride, Parts<T> to,
+                  std::int64_t to_stride) {
+  for (; count > 0; --count, from = from + from_stride, to = to + to_stride) {
+    *to.re = *from.re;
+    *to.im = *from.im;
+  }
+}
+
 template <typename Plan>
 std::shared_ptr<const Plan> shared_plan(std::int64_t length) {
   static std::mutex mutex;
@@ -108,6 +117,32 @@ void FourierPlan<T>::transform(std::int64_t rows, Parts<const T> from, Parts<T> 
   MatrixMemory memory;
   fourier::transform_rows(rows_, rows, from, to, scale,
                           memory.take<T>(fourier::scratch_size(rows_)));
+}
+
+template <typename T>
+void FourierPlan<T>::transform_columns(std::int64_t count, std::int64_t stride, Parts<const T> from,
+                                       Parts<T> to, T scale) const {
+  // The memory of longer ones would be many times that of small matrices.
+  constexpr std::int64_t kLongest = std::int64_t{1} << 16;
+  if (length_ <= 1 || length_ > kLongest || is_convolution()) {
+    return transform_gathered(count, stride, from, to, scale);
+  }
+  MatrixMemory memory;
+  fourier::transform_columns(rows_, count, {from, stride}, {to, stride}, scale,
+                             memory.take<T>(fourier::columns_scratch_size(rows_)));
+}
+
+template <typename T>
+void FourierPlan<T>::transform_gathered(std::int64_t count, std::int64_t stride,
+                                        Parts<const T> from, Parts<T> to, T scale) const {
+  MatrixMemory memory;
+  const auto row = take_parts<T>(memory, length_);
+  const auto result = take_parts<T>(memory, length_);
+  for (std::int64_t column = 0; column < count; ++column) {
+    copy_strided<T>(length_, from + column, stride, row, 1);
+    transform(1, row, result, scale);
+    copy_strided<T>(length_, result, 1, to + column, stride);
+  }
 }
 
 /// j k is (j^2 + k^2 - (k - j)^2) / 2.

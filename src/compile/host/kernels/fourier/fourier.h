@@ -25,6 +25,14 @@ class FourierPlan {
   void invert(std::int64_t rows, Parts<const T> from, Parts<T> to, T scale) const {
     transform(rows, {from.im, from.re}, to.swapped(), scale);
   }
+  /// The same of `count` columns, at most fourier::kWidth, of a matrix whose rows are `stride`
+  /// elements apart.
+  void transform_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
+                         T scale) const;
+  void invert_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
+                      T scale) const {
+    transform_columns(count, stride, {from.im, from.re}, to.swapped(), scale);
+  }
   /// Of how many rows transform() makes most at a time.
   std::int64_t rows_together() const {
     return is_convolution() || (rows_.is_split() && !rows_.has_blocks()) ? 1 : fourier::kWidth<T>;
@@ -32,6 +40,8 @@ class FourierPlan {
 
  private:
   bool is_convolution() const { return !chirp_.empty(); }
+  void transform_gathered(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
+                          T scale) const;
   void convolve(Parts<const T> from, Parts<T> to, T scale) const;
 
   std::int64_t length_;

@@ -188,6 +188,44 @@ TEST(FourierTest, ARowHasTheSameBitsInAnyCompany) {
   }
 }
 
+/// The transforms of the columns of a matrix.
+template <typename T>
+void expect_columns(std::int64_t length, std::int64_t columns) {
+  SCOPED_TRACE("length " + std::to_string(length));
+  Numbers<T> x = random_rows<T>(length * columns);
+  Numbers<T> y(length * columns);
+  const auto plan = fourier_plan<T>(length);
+  for (std::int64_t first = 0; first < columns; first += fourier::kWidth<T>) {
+    const std::int64_t count = std::min(columns - first, fourier::kWidth<T>);
+    plan->transform_columns(count, columns, x.parts() + first, y.parts() + first, T{3});
+  }
+  Numbers<T> row(length);
+  Numbers<T> expected(length);
+  for (std::int64_t column = 0; column < columns; ++column) {
+    Numbers<T> found(length);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const auto from = static_cast<std::size_t>(i * columns + column);
+      const auto to = static_cast<std::size_t>(i);
+      row.re[to] = x.re[from];
+      row.im[to] = x.im[from];
+      found.re[to] = y.re[from];
+      found.im[to] = y.im[from];
+    }
+    plan->transform(1, row.parts(), expected.parts(), T{3});
+    EXPECT_EQ(found.re, expected.re);
+    EXPECT_EQ(found.im, expected.im);
+  }
+}
+
+TEST(FourierTest, ColumnsHaveTheBitsOfRows) {
+  for (const std::int64_t length : {1, 2, 7, 24, 131, 256, 1000, 1024}) {
+    expect_columns<float>(length, 37);
+    expect_columns<double>(length, 19);
+    expect_columns<float>(length, 3);
+  }
+  expect_columns<float>(std::int64_t{1} << 17, 2);
+}
+
 }  // namespace
 
 }  // namespace tessera::kernels

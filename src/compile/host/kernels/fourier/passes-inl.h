@@ -25,13 +25,6 @@ using Vec = hn::Vec<Tag<T>>;
 template <class T>
 inline constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
 
-/// kWidth lines: element i of them is at `parts + i * stride`.
-template <class T>
-struct Lines {
-  Parts<T> parts;
-  std::int64_t stride;
-};
-
 template <class T>
 struct Number {
   Vec<T> re;

@@ -87,15 +87,29 @@ RowPlan<T> row_plan(std::int64_t length) {
 }
 
 template <typename T>
+std::int64_t lines_scratch_size(const RowPlan<T>& plan) {
+  const std::int64_t buffers = 4 * std::max(plan.first.length, plan.second.length) * kWidth<T>;
+  return buffers + (plan.is_split() ? 2 * plan.length * kWidth<T> : 0);
+}
+
+template <typename T>
+std::int64_t columns_scratch_size(const RowPlan<T>& plan) {
+  return lines_scratch_size(plan) + 2 * plan.length * kWidth<T>;
+}
+
+template <typename T>
 std::int64_t scratch_size(const RowPlan<T>& plan) {
-  const std::int64_t lines = std::max(plan.first.length, plan.second.length) * kWidth<T>;
-  const std::int64_t rows = plan.has_blocks() ? 4 * plan.length * kWidth<T> : 2 * plan.length;
-  return 4 * lines + (plan.is_split() ? rows : 0);
+  if (!plan.is_split() || plan.has_blocks()) return columns_scratch_size(plan);
+  return 4 * std::max(plan.first.length, plan.second.length) * kWidth<T> + 2 * plan.length;
 }
 
 template RowPlan<float> row_plan<float>(std::int64_t);
-template RowPlan<double> row_plan<double>(std::int64_t);
+template std::int64_t lines_scratch_size(const RowPlan<float>&);
+template std::int64_t columns_scratch_size(const RowPlan<float>&);
 template std::int64_t scratch_size(const RowPlan<float>&);
+template RowPlan<double> row_plan<double>(std::int64_t);
+template std::int64_t lines_scratch_size(const RowPlan<double>&);
+template std::int64_t columns_scratch_size(const RowPlan<double>&);
 template std::int64_t scratch_size(const RowPlan<double>&);
 
 }  // namespace tessera::kernels::fourier

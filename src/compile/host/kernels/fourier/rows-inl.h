@@ -73,42 +73,7 @@ void transform_split_row(const RowPlan<T>& plan, Parts<const T> from, Parts<T> t
   });
 }
 
-/// The lines of up to kWidth rows, with zeros instead of those that are not there.
-template <class T>
-void load_rows(std::int64_t count, std::int64_t length, Parts<const T> from, Parts<T> to) {
-  if (count < kWidth<T>) {
-    std::fill_n(to.re, length * kWidth<T>, T{0});
-    std::fill_n(to.im, length * kWidth<T>, T{0});
-  }
-  transpose_both<T>(
-      {.rows = length, .columns = count, .from_stride = length, .to_stride = kWidth<T>}, from, to);
-}
-
-template <class T>
-void store_rows(std::int64_t count, std::int64_t length, Parts<const T> from, Parts<T> to) {
-  transpose_both<T>(
-      {.rows = count, .columns = length, .from_stride = kWidth<T>, .to_stride = length}, from, to);
-}
-
-/// Up to kWidth rows that have one chain.
-template <class T>
-void transform_block(const RowPlan<T>& plan, std::int64_t count, Parts<const T> from, Parts<T> to,
-                     T scale, T* scratch) {
-  const std::int64_t n = plan.length;
-  const LineBuffers<T> buffers{scratch, n};
-  const Lines<T> in = buffers[1];
-  const Lines<T> out = buffers[plan.first.passes.size() - 1];
-  load_rows<T>(count, n, from, in.parts);
-  run_chain<T>(plan.first, {in.parts, in.stride}, buffers, out);
-  const Tag<T> d;
-  const Vec<T> factor = hn::Set(d, scale);
-  for (std::int64_t i = 0; i < 2 * n * kWidth<T>; i += kLanes<T>) {
-    hn::Store(hn::Mul(hn::Load(d, out.parts.re + i), factor), d, out.parts.re + i);
-  }
-  store_rows<T>(count, n, out.parts, to);
-}
-
-/// turn_lines() for column `j` of kWidth rows.
+/// turn_lines() for column `j` of the matrices that kWidth lines are.
 template <class T>
 HWY_NOINLINE void turn_column(const RowPlan<T>& plan, std::int64_t j, T scale, Parts<const T> from,
                               Parts<T> to) {
@@ -125,29 +90,88 @@ HWY_NOINLINE void turn_column(const RowPlan<T>& plan, std::int64_t j, T scale, P
   }
 }
 
-/// What transform_split_row() computes for each of kWidth rows: short rows have few columns, which
-/// fill their strips badly.
 template <class T>
-void transform_split_block(const RowPlan<T>& plan, Parts<const T> from, Parts<T> to, T scale,
-                           T* scratch) {
-  constexpr std::int64_t kW = kWidth<T>;
-  const std::int64_t n = plan.length;
+HWY_NOINLINE void scale_lines(std::int64_t length, T scale, Parts<const T> from, Lines<T> to) {
+  const Vec<T> factor = hn::Set(Tag<T>(), scale);
+  for (std::int64_t i = 0; i < length; ++i) {
+    for (std::int64_t lane = 0; lane < kWidth<T>; lane += kLanes<T>) {
+      const Number<T> x = load<T>(from + (i * kWidth<T> + lane));
+      store({hn::Mul(x.re, factor), hn::Mul(x.im, factor)}, to.parts + (i * to.stride + lane));
+    }
+  }
+}
+
+/// kWidth lines: what transform_split_row() computes for each, if they are split. `to` may be
+/// `from`.
+template <class T>
+void transform_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T scale,
+                     T* scratch) {
   const std::int64_t a = plan.first.length;
   const std::int64_t b = plan.second.length;
   const LineBuffers<T> buffers{scratch, std::max(a, b)};
-  T* rest = scratch + 4 * buffers.length * kW;
-  const Parts<T> rows = {rest, rest + n * kW};
-  const Parts<T> middle = {rest + 2 * n * kW, rest + 3 * n * kW};
-  load_rows<T>(kW, n, from, rows);
   const Lines<T> strip = buffers[plan.first.passes.size() - 1];
+  if (!plan.is_split()) {
+    run_chain<T>(plan.first, from, buffers, strip);
+    return scale_lines<T>(a, scale, strip.parts, to);
+  }
+  T* rest = scratch + 4 * buffers.length * kWidth<T>;
+  const Parts<T> middle = {rest, rest + plan.length * kWidth<T>};
   for (std::int64_t j = 0; j < b; ++j) {
-    run_chain<T>(plan.first, {rows + j * kW, b * kW}, buffers, strip);
-    turn_column<T>(plan, j, scale, strip.parts, middle + j * a * kW);
+    run_chain<T>(plan.first, {from.parts + j * from.stride, b * from.stride}, buffers, strip);
+    turn_column<T>(plan, j, scale, strip.parts, middle + j * a * kWidth<T>);
   }
   for (std::int64_t k = 0; k < a; ++k) {
-    run_chain<T>(plan.second, {middle + k * kW, a * kW}, buffers, {rows + k * kW, a * kW});
+    const Parts<const T> in = middle + k * kWidth<T>;
+    run_chain<T>(plan.second, {in, a * kWidth<T>}, buffers,
+                 {to.parts + k * to.stride, a * to.stride});
   }
-  store_rows<T>(kW, n, rows, to);
+}
+
+/// Memory for lines next to each other, behind that of transform_lines().
+template <class T>
+Lines<T> dense_lines(const RowPlan<T>& plan, T* scratch) {
+  T* lines = scratch + lines_scratch_size(plan);
+  return {{lines, lines + plan.length * kWidth<T>}, kWidth<T>};
+}
+
+template <class T>
+void clear(std::int64_t length, const Lines<T>& lines) {
+  std::fill_n(lines.parts.re, length * kWidth<T>, T{0});
+  std::fill_n(lines.parts.im, length * kWidth<T>, T{0});
+}
+
+/// Up to kWidth rows.
+template <class T>
+void transform_block(const RowPlan<T>& plan, std::int64_t count, Parts<const T> from, Parts<T> to,
+                     T scale, T* scratch) {
+  const std::int64_t n = plan.length;
+  const Lines<T> lines = dense_lines(plan, scratch);
+  if (count < kWidth<T>) clear(n, lines);
+  transpose_both<T>({.rows = n, .columns = count, .from_stride = n, .to_stride = kWidth<T>}, from,
+                    lines.parts);
+  transform_lines<T>(plan, {lines.parts, lines.stride}, lines, scale, scratch);
+  transpose_both<T>({.rows = count, .columns = n, .from_stride = kWidth<T>, .to_stride = n},
+                    lines.parts, to);
+}
+
+template <class T>
+void copy_lines(std::int64_t length, std::int64_t count, Lines<const T> from, Lines<T> to) {
+  for (std::int64_t i = 0; i < length; ++i) {
+    std::copy_n(from.parts.re + i * from.stride, count, to.parts.re + i * to.stride);
+    std::copy_n(from.parts.im + i * from.stride, count, to.parts.im + i * to.stride);
+  }
+}
+
+template <class T>
+void transform_columns_of(const RowPlan<T>& plan, std::int64_t count, Lines<const T> from,
+                          Lines<T> to, T scale, T* scratch) {
+  if (count == kWidth<T>) return transform_lines<T>(plan, from, to, scale, scratch);
+  const Lines<T> lines = dense_lines(plan, scratch);
+  clear(plan.length, lines);
+  copy_lines<T>(plan.length, count, from, lines);
+  const Lines<const T> in = {lines.parts, lines.stride};
+  transform_lines<T>(plan, in, lines, scale, scratch);
+  copy_lines<T>(plan.length, count, in, to);
 }
 
 template <class T>
@@ -155,12 +179,10 @@ void transform_rows_of(const RowPlan<T>& plan, std::int64_t count, Parts<const T
                        T scale, T* scratch) {
   for (std::int64_t row = 0; row < count;) {
     const std::int64_t at = row * plan.length;
-    if (!plan.is_split()) {
-      transform_block(plan, std::min(kWidth<T>, count - row), from + at, to + at, scale, scratch);
-      row += kWidth<T>;
-    } else if (plan.has_blocks() && count - row >= kWidth<T>) {
-      transform_split_block(plan, from + at, to + at, scale, scratch);
-      row += kWidth<T>;
+    const std::int64_t together = std::min(kWidth<T>, count - row);
+    if (!plan.is_split() || (plan.has_blocks() && together == kWidth<T>)) {
+      transform_block(plan, together, from + at, to + at, scale, scratch);
+      row += together;
     } else {
       transform_split_row(plan, from + at, to + at, scale, scratch);
       ++row;

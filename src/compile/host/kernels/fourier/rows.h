@@ -68,6 +68,16 @@ bool has_passes(std::int64_t length);
 template <typename T>
 RowPlan<T> row_plan(std::int64_t length);
 
+/// kWidth lines: element i of them is at `parts + i * stride`.
+template <typename T>
+struct Lines {
+  Parts<T> parts;
+  std::int64_t stride;
+};
+
+/// Elements that a transform of kWidth lines needs for its work.
+template <typename T>
+std::int64_t lines_scratch_size(const RowPlan<T>& plan);
 /// Elements that transform_rows() needs for its work.
 template <typename T>
 std::int64_t scratch_size(const RowPlan<T>& plan);
@@ -76,5 +86,14 @@ void transform_rows(const RowPlan<float>& plan, std::int64_t count, Parts<const 
                     Parts<float> to, float scale, float* scratch);
 void transform_rows(const RowPlan<double>& plan, std::int64_t count, Parts<const double> from,
                     Parts<double> to, double scale, double* scratch);
+
+/// Elements that transform_columns() needs for its work.
+template <typename T>
+std::int64_t columns_scratch_size(const RowPlan<T>& plan);
+/// The same of the first `count` lines, at most kWidth. The others are neither read nor written.
+void transform_columns(const RowPlan<float>& plan, std::int64_t count, Lines<const float> from,
+                       Lines<float> to, float scale, float* scratch);
+void transform_columns(const RowPlan<double>& plan, std::int64_t count, Lines<const double> from,
+                       Lines<double> to, double scale, double* scratch);
 
 }  // namespace tessera::kernels::fourier
