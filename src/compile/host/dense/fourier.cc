@@ -9,20 +9,23 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Threads share `pieces` of what a tile has, each with `terms` terms. `transform` gets, for T =
-/// float or double, what `make_plan` made, the buffers, the first piece and the end, and the scale.
+/// Threads share the pieces of a tile. `pieces` gets, for T = float or double, what `make_plan`
+/// made and the shape of the tile. `transform` gets the same, the buffers, the first piece and the
+/// end, and the scale.
 template <typename MakePlan, typename Pieces, typename Transform>
 std::vector<TileTask> lower_pieces_of(const LowerContext& context, const Equation& equation,
-                                      std::int64_t terms, MakePlan make_plan, Pieces pieces,
+                                      std::int64_t length, MakePlan make_plan, Pieces pieces,
                                       Transform transform) {
   const double scale = equation.attributes.get<double>("scale");
+  const auto size = static_cast<double>(std::max<std::int64_t>(length, 2));
+  const auto terms = static_cast<std::int64_t>(2 * size * std::log2(size));
   const auto lower = [&](auto zero) {
     using T = decltype(zero);
     const auto plan = make_plan(zero);
     return task_per_tile(context, equation, [&](const AtomDigits& digits) {
       const Shape box = context.box(equation.operands[0], digits).size;
       return make_range_kernel(
-          context, pieces(box), terms, [=](auto buffers, auto begin, auto end) {
+          context, pieces(*plan, box), terms, [=](auto buffers, auto begin, auto end) {
             if (begin < end) transform(*plan, box, buffers, begin, end, static_cast<T>(scale));
           });
     });
@@ -30,12 +33,9 @@ std::vector<TileTask> lower_pieces_of(const LowerContext& context, const Equatio
   return dtype_of(context, equation.operands[0]) == DType::f64 ? lower(double{}) : lower(float{});
 }
 
-std::int64_t terms_of_line(std::int64_t length) {
-  const auto size = static_cast<double>(length);
-  return static_cast<std::int64_t>(2 * size * std::log2(std::max(size, 2.0)));
-}
-
-std::int64_t num_rows(const Shape& box) { return product(box.begin(), box.end() - 1); }
+constexpr auto kNumRows = [](const auto& /*plan*/, const Shape& box) {
+  return product(box.begin(), box.end() - 1);
+};
 
 /// The parts from element `at` on, in two buffers.
 template <typename T>
@@ -48,8 +48,8 @@ std::vector<TileTask> lower_rows_of_fft(const LowerContext& context, const Equat
   const std::int64_t length = context.function().type(equation.operands[0]).shape.back();
   const bool is_inverse = equation.attributes.get<bool>("inverse");
   return lower_pieces_of(
-      context, equation, terms_of_line(length),
-      [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); }, num_rows,
+      context, equation, length,
+      [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); }, kNumRows,
       [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
         const auto from = parts_at<const T>(buffers, 0, row * length);
@@ -69,24 +69,23 @@ std::vector<TileTask> lower_fft(const LowerContext& context, const Equation& equ
   if (dim + 1 == std::ssize(shape)) return lower_rows_of_fft(context, equation);
   const std::int64_t length = shape[static_cast<std::size_t>(dim)];
   const bool is_inverse = equation.attributes.get<bool>("inverse");
-  const std::int64_t width = dtype_of(context, equation.operands[0]) == DType::f64
-                                 ? kernels::fourier::kWidth<double>
-                                 : kernels::fourier::kWidth<float>;
-  const auto strips_of = [=](const LineSizes& lines) { return (lines.inner + width - 1) / width; };
+  const auto strips_of = [](const auto& plan, const LineSizes& lines) {
+    return (lines.inner + plan.columns_together() - 1) / plan.columns_together();
+  };
   return lower_pieces_of(
-      context, equation, width * terms_of_line(length),
+      context, equation, kernels::fourier::kWidth<float> * length,
       [=](auto zero) { return kernels::fourier_plan<decltype(zero)>(length); },
-      [=](const Shape& box) {
+      [=](const auto& plan, const Shape& box) {
         const LineSizes lines = line_sizes(box, dim);
-        return lines.outer * strips_of(lines);
+        return lines.outer * strips_of(plan, lines);
       },
       [=](const auto& plan, const Shape& box, auto buffers, auto strip, auto end, auto scale) {
         using T = decltype(scale);
         const LineSizes lines = line_sizes(box, dim);
         for (; strip < end; ++strip) {
-          const std::int64_t first = strip % strips_of(lines) * width;
-          const std::int64_t at = strip / strips_of(lines) * length * lines.inner + first;
-          const std::int64_t count = std::min(width, lines.inner - first);
+          const std::int64_t first = strip % strips_of(plan, lines) * plan.columns_together();
+          const std::int64_t at = strip / strips_of(plan, lines) * length * lines.inner + first;
+          const std::int64_t count = std::min(plan.columns_together(), lines.inner - first);
           const auto from = parts_at<const T>(buffers, 0, at);
           const auto to = parts_at<T>(buffers, 2, at);
           if (is_inverse) {
@@ -101,8 +100,8 @@ std::vector<TileTask> lower_fft(const LowerContext& context, const Equation& equ
 std::vector<TileTask> lower_rfft(const LowerContext& context, const Equation& equation) {
   const std::int64_t length = context.function().type(equation.operands[0]).shape.back();
   return lower_pieces_of(
-      context, equation, terms_of_line(length),
-      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, num_rows,
+      context, equation, length,
+      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, kNumRows,
       [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
         plan.transform(end - row, elements_of<const T>(buffers[0]) + row * length,
@@ -113,8 +112,8 @@ std::vector<TileTask> lower_rfft(const LowerContext& context, const Equation& eq
 std::vector<TileTask> lower_irfft(const LowerContext& context, const Equation& equation) {
   const std::int64_t length = equation.attributes.integer("length");
   return lower_pieces_of(
-      context, equation, terms_of_line(length),
-      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, num_rows,
+      context, equation, length,
+      [=](auto zero) { return kernels::real_fourier_plan<decltype(zero)>(length); }, kNumRows,
       [=](const auto& plan, const Shape&, auto buffers, auto row, auto end, auto scale) {
         using T = decltype(scale);
         plan.invert(end - row, parts_at<const T>(buffers, 0, row * (length / 2 + 1)),

@@ -129,7 +129,7 @@ void FourierPlan<T>::transform_columns(std::int64_t count, std::int64_t stride, 
   }
   MatrixMemory memory;
   fourier::transform_columns(rows_, count, {from, stride}, {to, stride}, scale,
-                             memory.take<T>(fourier::columns_scratch_size(rows_)));
+                             memory.take<T>(fourier::columns_scratch_size(rows_, count)));
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 // Discrete Fourier transforms of any length.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,13 +26,18 @@ class FourierPlan {
   void invert(std::int64_t rows, Parts<const T> from, Parts<T> to, T scale) const {
     transform(rows, {from.im, from.re}, to.swapped(), scale);
   }
-  /// The same of `count` columns, at most fourier::kWidth, of a matrix whose rows are `stride`
-  /// elements apart.
+  /// The same of `count` columns of a matrix whose rows are `stride` elements apart.
   void transform_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
                          T scale) const;
   void invert_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
                       T scale) const {
     transform_columns(count, stride, {from.im, from.re}, to.swapped(), scale);
+  }
+  /// How many columns transform_columns() should get: several strips, unless they are too long for
+  /// the cache.
+  std::int64_t columns_together() const {
+    constexpr std::int64_t kMostRows = 8192;
+    return fourier::kWidth<T> * std::clamp<std::int64_t>(kMostRows / (length_ + 1) + 1, 1, 8);
   }
   /// Of how many rows transform() makes most at a time.
   std::int64_t rows_together() const {

@@ -93,23 +93,24 @@ std::int64_t lines_scratch_size(const RowPlan<T>& plan) {
 }
 
 template <typename T>
-std::int64_t columns_scratch_size(const RowPlan<T>& plan) {
-  return lines_scratch_size(plan) + 2 * plan.length * kWidth<T>;
+std::int64_t columns_scratch_size(const RowPlan<T>& plan, std::int64_t count) {
+  const std::int64_t strips = (count + kWidth<T> - 1) / kWidth<T>;
+  return lines_scratch_size(plan) + strips * 2 * plan.length * kWidth<T>;
 }
 
 template <typename T>
 std::int64_t scratch_size(const RowPlan<T>& plan) {
-  if (!plan.is_split() || plan.has_blocks()) return columns_scratch_size(plan);
+  if (!plan.is_split() || plan.has_blocks()) return columns_scratch_size(plan, kWidth<T>);
   return 4 * std::max(plan.first.length, plan.second.length) * kWidth<T> + 2 * plan.length;
 }
 
 template RowPlan<float> row_plan<float>(std::int64_t);
 template std::int64_t lines_scratch_size(const RowPlan<float>&);
-template std::int64_t columns_scratch_size(const RowPlan<float>&);
+template std::int64_t columns_scratch_size(const RowPlan<float>&, std::int64_t);
 template std::int64_t scratch_size(const RowPlan<float>&);
 template RowPlan<double> row_plan<double>(std::int64_t);
 template std::int64_t lines_scratch_size(const RowPlan<double>&);
-template std::int64_t columns_scratch_size(const RowPlan<double>&);
+template std::int64_t columns_scratch_size(const RowPlan<double>&, std::int64_t);
 template std::int64_t scratch_size(const RowPlan<double>&);
 
 }  // namespace tessera::kernels::fourier

@@ -154,24 +154,50 @@ void transform_block(const RowPlan<T>& plan, std::int64_t count, Parts<const T> 
                     lines.parts, to);
 }
 
+/// Copies `count` elements of each line of `length`.
 template <class T>
 void copy_lines(std::int64_t length, std::int64_t count, Lines<const T> from, Lines<T> to) {
-  for (std::int64_t i = 0; i < length; ++i) {
-    std::copy_n(from.parts.re + i * from.stride, count, to.parts.re + i * to.stride);
-    std::copy_n(from.parts.im + i * from.stride, count, to.parts.im + i * to.stride);
-  }
+  const auto copy = [&](std::int64_t width) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      std::copy_n(from.parts.re + i * from.stride, width, to.parts.re + i * to.stride);
+      std::copy_n(from.parts.im + i * from.stride, width, to.parts.im + i * to.stride);
+    }
+  };
+  count == kWidth<T> ? copy(kWidth<T>) : copy(count);
 }
 
+/// Several strips are copied together, a few rows at a time: memory is read in longer pieces.
 template <class T>
 void transform_columns_of(const RowPlan<T>& plan, std::int64_t count, Lines<const T> from,
                           Lines<T> to, T scale, T* scratch) {
-  if (count == kWidth<T>) return transform_lines<T>(plan, from, to, scale, scratch);
-  const Lines<T> lines = dense_lines(plan, scratch);
-  clear(plan.length, lines);
-  copy_lines<T>(plan.length, count, from, lines);
-  const Lines<const T> in = {lines.parts, lines.stride};
-  transform_lines<T>(plan, in, lines, scale, scratch);
-  copy_lines<T>(plan.length, count, in, to);
+  constexpr std::int64_t kRowsTogether = 8;
+  const std::int64_t n = plan.length;
+  const std::int64_t strips = (count + kWidth<T> - 1) / kWidth<T>;
+  const auto strip_at = [&](std::int64_t strip, std::int64_t row) {
+    const Parts<T> lines = dense_lines(plan, scratch).parts + strip * 2 * n * kWidth<T>;
+    return Lines<T>{lines + row * kWidth<T>, kWidth<T>};
+  };
+  const auto for_pieces = [&](const auto& body) {
+    for (std::int64_t row = 0; row < n; row += kRowsTogether) {
+      for (std::int64_t strip = 0; strip < strips; ++strip) {
+        const std::int64_t first = strip * kWidth<T>;
+        body(std::min(kRowsTogether, n - row), std::min(kWidth<T>, count - first),
+             strip_at(strip, row), row, first);
+      }
+    }
+  };
+  if (count % kWidth<T> != 0) clear(n, strip_at(strips - 1, 0));
+  for_pieces([&](auto rows, auto width, const Lines<T>& lines, auto row, auto first) {
+    copy_lines<T>(rows, width, {from.parts + (row * from.stride + first), from.stride}, lines);
+  });
+  for (std::int64_t strip = 0; strip < strips; ++strip) {
+    const Lines<T> lines = strip_at(strip, 0);
+    transform_lines<T>(plan, {lines.parts, lines.stride}, lines, scale, scratch);
+  }
+  for_pieces([&](auto rows, auto width, const Lines<T>& lines, auto row, auto first) {
+    copy_lines<T>(rows, width, {lines.parts, lines.stride},
+                  {to.parts + (row * to.stride + first), to.stride});
+  });
 }
 
 template <class T>

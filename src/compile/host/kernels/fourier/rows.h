@@ -68,7 +68,7 @@ bool has_passes(std::int64_t length);
 template <typename T>
 RowPlan<T> row_plan(std::int64_t length);
 
-/// kWidth lines: element i of them is at `parts + i * stride`.
+/// kWidth lines or more: element i of them is at `parts + i * stride`.
 template <typename T>
 struct Lines {
   Parts<T> parts;
@@ -89,8 +89,8 @@ void transform_rows(const RowPlan<double>& plan, std::int64_t count, Parts<const
 
 /// Elements that transform_columns() needs for its work.
 template <typename T>
-std::int64_t columns_scratch_size(const RowPlan<T>& plan);
-/// The same of the first `count` lines, at most kWidth. The others are neither read nor written.
+std::int64_t columns_scratch_size(const RowPlan<T>& plan, std::int64_t count);
+/// The same of `count` lines next to each other.
 void transform_columns(const RowPlan<float>& plan, std::int64_t count, Lines<const float> from,
                        Lines<float> to, float scale, float* scratch);
 void transform_columns(const RowPlan<double>& plan, std::int64_t count, Lines<const double> from,
