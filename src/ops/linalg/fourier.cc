@@ -1,5 +1,6 @@
 // Discrete Fourier transforms of complex numbers as pairs of arrays, and of real numbers.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "ops/linalg/matrix.h"
@@ -168,7 +169,7 @@ struct Angles {
       const double angle =
           2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(length);
       cosines_.push_back(std::cos(angle));
-      sines_.push_back(std::sin(angle));
+      sines_.push_back(2 * k % length == 0 ? 0.0 : std::sin(angle));
     }
   }
   double cosine(std::int64_t j, std::int64_t k) const { return cosines_[at(j * k % length_)]; }
@@ -180,9 +181,19 @@ struct Angles {
   std::vector<double> sines_;
 };
 
+/// NaN once a term is not finite.
 struct Sum {
   double re = 0.0;
   double im = 0.0;
+
+  /// Adds (x + i y) exp(i angle).
+  void add(double x, double y, double cosine, double sine) {
+    if (!std::isfinite(x) || !std::isfinite(y)) {
+      re = im = std::numeric_limits<double>::quiet_NaN();
+    }
+    re += x * cosine - y * sine;
+    im += x * sine + y * cosine;
+  }
 };
 
 std::vector<HostArray> fft_reference(const ReferenceContext& c) {
@@ -204,10 +215,7 @@ std::vector<HostArray> fft_reference(const ReferenceContext& c) {
       Sum sum;
       for (std::int64_t j = 0; j < shape[dim]; ++j) {
         const std::size_t place = at(n + (j - k) * step);
-        const double cosine = angles.cosine(j, k);
-        const double sine = sign * angles.sine(j, k);
-        sum.re += re[place] * cosine - im[place] * sine;
-        sum.im += re[place] * sine + im[place] * cosine;
+        sum.add(re[place], im[place], angles.cosine(j, k), sign * angles.sine(j, k));
       }
       results[0].data<T>()[at(n)] = static_cast<T>(scale * sum.re);
       results[1].data<T>()[at(n)] = static_cast<T>(scale * sum.im);
@@ -253,8 +261,7 @@ constexpr auto kSumOfReal = [](const Attributes& /*attributes*/, const Angles& a
                                std::int64_t k, auto x, auto /*same*/) {
   Sum sum;
   for (std::int64_t j = 0; j < std::ssize(x); ++j) {
-    sum.re += x[at(j)] * angles.cosine(j, k);
-    sum.im -= x[at(j)] * angles.sine(j, k);
+    sum.add(x[at(j)], 0.0, angles.cosine(j, k), -angles.sine(j, k));
   }
   return sum;
 };
@@ -265,8 +272,9 @@ constexpr auto kSumToReal = [](const Attributes& attributes, const Angles& angle
   Sum sum;
   for (std::int64_t k = 0; k < std::ssize(re); ++k) {
     const bool is_alone = k == 0 || 2 * k == length;
-    const double sine = is_alone ? 0.0 : im[at(k)] * angles.sine(j, k);
-    sum.re += (is_alone ? 1.0 : 2.0) * (re[at(k)] * angles.cosine(j, k) - sine);
+    const double times = is_alone ? 1.0 : 2.0;
+    sum.add(times * re[at(k)], is_alone ? 0.0 : times * im[at(k)], angles.cosine(j, k),
+            angles.sine(j, k));
   }
   return sum;
 };
@@ -295,41 +303,59 @@ hlo::Value scaled(hlo::FormContext& c, const hlo::Value& x, double factor) {
   return factor == 1.0 ? x : c.w.binary("multiply", x, c.w.constant(factor, x.type));
 }
 
-/// The operation divides by the length in the inverse directions.
-hlo::Values fourier_form(hlo::FormContext& c, const std::string& kind) {
-  const bool from_real = c.operands.size() == 1;
-  const bool to_real = c.results.size() == 1;
-  const bool is_inverse = kind == "IFFT" || kind == "IRFFT";
-  const std::int64_t length = (from_real ? c.x().type : c.results[0]).shape.back();
-  const hlo::Value x = from_real ? c.x() : complex_of(c.w, c.x(0), c.x(1));
-  const std::string in = from_real ? hlo::type_text(x.type) : complex_type(x.type);
-  const std::string out = to_real ? hlo::type_text(c.results[0]) : complex_type(c.results[0]);
-  const hlo::Value y = c.w.op("stablehlo.fft " + x.name + ", type = " + kind + ", length = [" +
-                                  std::to_string(length) + "] : (" + in + ") -> " + out,
-                              c.results[0]);
-  const double scale =
-      c.attributes().get<double>("scale") * (is_inverse ? static_cast<double>(length) : 1.0);
-  if (to_real) return {scaled(c, y, scale)};
-  const hlo::Value re = part_of(c.w, "real", y);
-  const hlo::Value im = part_of(c.w, "imag", y);
-  return {scaled(c, re, scale), scaled(c, im, scale)};
+/// As a matrix of rows: XLA's CPU backend refuses some layouts that it gives to other shapes.
+hlo::Value as_rows(hlo::Writer& w, const hlo::Value& x) {
+  const Shape& shape = x.type.shape;
+  if (shape.size() == 2) return x;
+  return w.reshape(x, {num_elements({shape.begin(), shape.end() - 1}), shape.back()});
 }
 
-/// The operation transforms the last dimension.
-hlo::Values fft_form(hlo::FormContext& c) {
-  const std::size_t rank = c.x().type.shape.size();
-  Ints order = dims_from(0, rank);
-  std::swap(order[at(c.attributes().integer("dim"))], order.back());
-  const bool is_last = c.attributes().integer("dim") + 1 == c.x().type.rank();
-  hlo::FormContext last = c;
-  for (hlo::Value& x : last.operands) x = is_last ? x : c.w.transpose(x, order);
-  for (std::size_t i = 0; i < 2; ++i) last.results[i] = last.operands[i].type;
-  hlo::Values parts = fourier_form(last, c.attributes().get<bool>("inverse") ? "IFFT" : "FFT");
-  for (hlo::Value& x : parts) x = is_last ? x : c.w.transpose(x, order);
-  return parts;
+/// Along the last dimension. The operation divides by the length in the inverse directions.
+hlo::Values fourier_form(hlo::FormContext& c, const hlo::Values& operands,
+                         const std::string& kind) {
+  const bool from_real = kind == "RFFT";
+  const bool to_real = kind == "IRFFT";
+  const bool is_inverse = to_real || kind == "IFFT";
+  hlo::Values rows;
+  for (const hlo::Value& x : operands) rows.push_back(as_rows(c.w, x));
+  const std::int64_t length =
+      to_real ? c.attributes().integer("length") : rows[0].type.shape.back();
+  const Type type = rows_like(rows[0].type, from_real ? length / 2 + 1 : length);
+  const hlo::Value x = from_real ? rows[0] : complex_of(c.w, rows[0], rows[1]);
+  const std::string in = from_real ? hlo::type_text(x.type) : complex_type(x.type);
+  const std::string out = to_real ? hlo::type_text(type) : complex_type(type);
+  const hlo::Value y = c.w.op("stablehlo.fft " + x.name + ", type = " + kind + ", length = [" +
+                                  std::to_string(length) + "] : (" + in + ") -> " + out,
+                              type);
+  const double scale =
+      c.attributes().get<double>("scale") * (is_inverse ? static_cast<double>(length) : 1.0);
+  hlo::Values results;
+  if (to_real) {
+    results = {y};
+  } else {
+    results = {part_of(c.w, "real", y), part_of(c.w, "imag", y)};
+  }
+  Shape shape = operands[0].type.shape;
+  shape.back() = type.shape.back();
+  for (hlo::Value& part : results) part = c.w.reshape(scaled(c, part, scale), shape);
+  return results;
 }
-hlo::Values rfft_form(hlo::FormContext& c) { return fourier_form(c, "RFFT"); }
-hlo::Values irfft_form(hlo::FormContext& c) { return fourier_form(c, "IRFFT"); }
+
+/// The dimension is moved to the end.
+hlo::Values fft_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  Ints order = dims_from(0, c.x().type.shape.size());
+  std::swap(order[at(dim)], order.back());
+  const auto moved = [&](hlo::Values parts) {
+    const bool is_last = dim + 1 == c.x().type.rank();
+    for (hlo::Value& x : parts) x = is_last ? x : c.w.transpose(x, order);
+    return parts;
+  };
+  const std::string kind = c.attributes().get<bool>("inverse") ? "IFFT" : "FFT";
+  return moved(fourier_form(c, moved(c.operands), kind));
+}
+hlo::Values rfft_form(hlo::FormContext& c) { return fourier_form(c, c.operands, "RFFT"); }
+hlo::Values irfft_form(hlo::FormContext& c) { return fourier_form(c, c.operands, "IRFFT"); }
 
 // --- samples
 
@@ -365,7 +391,8 @@ const OpRecord fft_op{
     .name = "fft",
     .doc =
         "Discrete Fourier transforms of the complex numbers re, im along `dim`: the sums over j of "
-        "x[j] * exp(-2 pi i j k / n), times `scale`; with `inverse` the exponent is positive.",
+        "x[j] * exp(-2 pi i j k / n), times `scale`; with `inverse` the exponent is positive. "
+        "Lines with an element that is not finite are NaN.",
     .source = "jax.lax.fft",
     .attributes = AttributeNames{"dim", "inverse", "scale"},
     .types = TypeSet::wide_floats,

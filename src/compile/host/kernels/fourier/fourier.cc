@@ -105,8 +105,9 @@ void FourierPlan<T>::transform(std::int64_t rows, Parts<const T> from, Parts<T> 
   if (length_ == 0) return;
   if (length_ == 1) {
     for (std::int64_t i = 0; i < rows; ++i) {
-      to.re[i] = from.re[i] * scale;
-      to.im[i] = from.im[i] * scale;
+      const T mark = (from.re[i] - from.re[i]) + (from.im[i] - from.im[i]);  // 0 or NaN
+      to.re[i] = mark == T{0} ? from.re[i] * scale : mark;
+      to.im[i] = mark == T{0} ? from.im[i] * scale : mark;
     }
     return;
   }
@@ -217,7 +218,7 @@ void RealFourierPlan<T>::transform_halved(std::int64_t rows, const T* from, Part
     }
     out.re[0] = in.re[0] + in.im[0];
     out.re[half] = in.re[0] - in.im[0];
-    out.im[0] = out.im[half] = T{0};
+    out.im[0] = out.im[half] = in.re[0] - in.re[0];  // 0 or NaN
   }
 }
 
@@ -232,7 +233,7 @@ void RealFourierPlan<T>::transform_whole(std::int64_t rows, const T* from, Parts
   for (std::int64_t row = 0; row < rows; ++row) {
     std::copy_n(z.re + row * length_, kept, to.re + row * kept);
     std::copy_n(z.im + row * length_, kept, to.im + row * kept);
-    to.im[row * kept] = T{0};
+    to.im[row * kept] = to.re[row * kept] - to.re[row * kept];  // 0 or NaN
   }
 }
 

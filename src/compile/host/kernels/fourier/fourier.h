@@ -14,7 +14,8 @@ using fourier::Parts;
 
 /// Sums of the products of the elements of a row and exp(-2 pi i j k / length), times `scale`. What
 /// is computed for an element depends on the length and on the dtype only. Lengths with a large
-/// prime factor are convolutions with a chirp (Bluestein's method), in f64.
+/// prime factor are convolutions with a chirp (Bluestein's method), in f64. Rows with an element
+/// that is not finite become NaN.
 template <typename T>
 class FourierPlan {
  public:

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/fourier/passes-inl.h"
+#include "compile/host/kernels/linalg/finite.h"
 #include "compile/host/kernels/transpose.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,9 +53,28 @@ HWY_NOINLINE void turn_lines(const RowPlan<T>& plan, std::int64_t first, T scale
   }
 }
 
+/// kernels::is_finite() with the vectors of the instruction set.
+template <class T>
+bool is_row_finite(std::int64_t count, const T* x) {
+  const Tag<T> d;
+  Vec<T> mark = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) {
+    const Vec<T> v = hn::LoadU(d, x + i);
+    mark = hn::Add(mark, hn::Sub(v, v));
+  }
+  bool is_finite = hn::AllFalse(d, hn::IsNaN(mark));
+  for (; i < count; ++i) is_finite &= x[i] - x[i] == T{0};
+  return is_finite;
+}
+
 template <class T>
 void transform_split_row(const RowPlan<T>& plan, Parts<const T> from, Parts<T> to, T scale,
                          T* scratch) {
+  if (!is_row_finite(plan.length, from.re) || !is_row_finite(plan.length, from.im)) {
+    fill_with_nan(to.re, plan.length);
+    return fill_with_nan(to.im, plan.length);
+  }
   const std::int64_t a = plan.first.length;
   const std::int64_t b = plan.second.length;
   const LineBuffers<T> buffers{scratch, std::max(a, b)};
@@ -101,11 +121,49 @@ HWY_NOINLINE void scale_lines(std::int64_t length, T scale, Parts<const T> from,
   }
 }
 
+/// 0 for each line whose elements are finite, otherwise NaN.
+template <class T>
+struct Marks {
+  static constexpr std::size_t kVecs = static_cast<std::size_t>(kWidth<T> / kLanes<T>);
+  Vec<T> of_lines[kVecs];
+
+  HWY_INLINE Marks(std::int64_t length, Lines<const T> lines) {
+    const Tag<T> d;
+    for (Vec<T>& mark : of_lines) mark = hn::Zero(d);
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (std::size_t v = 0; v < kVecs; ++v) {
+        const auto lane = static_cast<std::int64_t>(v) * kLanes<T>;
+        const Number<T> x = load<T>(lines.parts + (i * lines.stride + lane));
+        of_lines[v] = hn::Add(of_lines[v], hn::Add(hn::Sub(x.re, x.re), hn::Sub(x.im, x.im)));
+      }
+    }
+  }
+  bool are_set() const {
+    for (const Vec<T>& mark : of_lines) {
+      if (!hn::AllFalse(Tag<T>(), hn::IsNaN(mark))) return true;
+    }
+    return false;
+  }
+  HWY_NOINLINE void spoil(std::int64_t length, Lines<T> lines) const {
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (std::size_t v = 0; v < kVecs; ++v) {
+        const auto lane = static_cast<std::int64_t>(v) * kLanes<T>;
+        const Parts<T> at = lines.parts + (i * lines.stride + lane);
+        const Number<T> x = load<T>(at);
+        const auto is_set = hn::IsNaN(of_lines[v]);
+        store(
+            {hn::IfThenElse(is_set, of_lines[v], x.re), hn::IfThenElse(is_set, of_lines[v], x.im)},
+            at);
+      }
+    }
+  }
+};
+
 /// kWidth lines: what transform_split_row() computes for each, if they are split. `to` may be
 /// `from`.
 template <class T>
-void transform_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T scale,
-                     T* scratch) {
+void transform_finite_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T scale,
+                            T* scratch) {
   const std::int64_t a = plan.first.length;
   const std::int64_t b = plan.second.length;
   const LineBuffers<T> buffers{scratch, std::max(a, b)};
@@ -125,6 +183,15 @@ void transform_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T
     run_chain<T>(plan.second, {in, a * kWidth<T>}, buffers,
                  {to.parts + k * to.stride, a * to.stride});
   }
+}
+
+/// Lines with an element that is not finite become NaN.
+template <class T>
+void transform_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T scale,
+                     T* scratch) {
+  const Marks<T> marks(plan.length, from);
+  transform_finite_lines<T>(plan, from, to, scale, scratch);
+  if (marks.are_set()) marks.spoil(plan.length, to);
 }
 
 /// Memory for lines next to each other, behind that of transform_lines().
