@@ -1,4 +1,5 @@
-// Matrices, and linear algebra: factorisations, systems of equations, eigenvalues.
+// Matrices, linear algebra (factorisations, systems of equations, eigenvalues), and Fourier
+// transforms.
 //
 // In linalg, arrays are matrices [.., rows, cols] of f32 or f64, one for each index of the leading
 // dimensions. A matrix that is not finite gives NaN. On a mesh the leading dimensions may be split;
@@ -9,8 +10,10 @@
 #include <cstdint>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <tessera/ops.h>
+#include <tessera/tree.h>
 
 namespace TESSERA_EXPORT tessera {
 
@@ -101,4 +104,69 @@ Array matrix_power(Operand a, std::int64_t n);
 Array matrix_rank(Operand a, double rcond = -1.0);
 
 }  // namespace linalg
+
+/// Discrete Fourier transforms: NumPy's functions, of f32 or f64. On a mesh the other dimensions
+/// may be split; those that are transformed are whole on each device.
+namespace fft {
+
+/// Complex numbers: two arrays of one shape and dtype.
+struct Complex {
+  Array real;
+  Array imag;
+  TESSERA_TREE(real, imag)
+};
+Complex operator*(const Complex& x, const Complex& y);
+Complex conj(const Complex& x);
+/// The absolute values. Where one is 0, so is its gradient.
+Array abs(const Complex& x);
+
+/// What is divided by the number n of elements: the inverse transforms, the others, or all of them,
+/// by the square root of n.
+enum class Norm : std::uint8_t { backward, forward, ortho };
+
+struct Options {
+  std::int64_t length = -1;  // along the axis: cut, or padded with zeros; -1: as it is
+  std::int64_t axis = -1;
+  Norm norm = Norm::backward;
+};
+/// The sums over j of x[j] * exp(-2 pi i j k / n); of ifft, with the opposite sign.
+Complex fft(const Complex& x, const Options& options = {},
+            std::source_location where = std::source_location::current());
+Complex ifft(const Complex& x, const Options& options = {},
+             std::source_location where = std::source_location::current());
+/// The first n / 2 + 1 elements of the transform of real numbers, and these numbers from such
+/// elements. For irfft `length` is that of the result; -1: 2 * (size - 1).
+Complex rfft(Operand x, const Options& options = {});
+Array irfft(const Complex& x, const Options& options = {},
+            std::source_location where = std::source_location::current());
+
+struct OptionsN {
+  std::vector<std::int64_t> axes = {};     // none: the last ones, as many as lengths, or all
+  std::vector<std::int64_t> lengths = {};  // per axis; none: as they are
+  Norm norm = Norm::backward;
+};
+/// Along several axes. The last of them is the one of rfft and irfft.
+Complex fftn(const Complex& x, const OptionsN& options = {},
+             std::source_location where = std::source_location::current());
+Complex ifftn(const Complex& x, const OptionsN& options = {},
+              std::source_location where = std::source_location::current());
+Complex rfftn(Operand x, const OptionsN& options = {});
+Array irfftn(const Complex& x, const OptionsN& options = {},
+             std::source_location where = std::source_location::current());
+/// Along the last two axes.
+Complex fft2(const Complex& x, std::source_location where = std::source_location::current());
+Complex ifft2(const Complex& x, std::source_location where = std::source_location::current());
+
+/// [n]: the frequency of each element of fft, in cycles per unit of `spacing`, the distance of two
+/// samples.
+Array fftfreq(std::int64_t n, double spacing = 1.0, DType dtype = DType::f32,
+              std::source_location where = std::source_location::current());
+/// [n / 2 + 1]: the same for rfft.
+Array rfftfreq(std::int64_t n, double spacing = 1.0, DType dtype = DType::f32,
+               std::source_location where = std::source_location::current());
+/// Moves frequency 0 to the middle of these axes; ifftshift moves it back.
+Array fftshift(Operand x, Axes axes = {});
+Array ifftshift(Operand x, Axes axes = {});
+
+}  // namespace fft
 }  // namespace tessera

@@ -23,6 +23,7 @@ OpFamily cumulative_ops();
 OpFamily dynamic_slice_ops();
 OpFamily elementwise_binary_ops();
 OpFamily elementwise_unary_ops();
+OpFamily fourier_ops();
 OpFamily index_ops();
 OpFamily lu_ops();
 OpFamily mark_ops();

@@ -165,6 +165,7 @@ constexpr OpFamily (*kFamilies[])() = {
     dynamic_slice_ops,
     elementwise_binary_ops,
     elementwise_unary_ops,
+    fourier_ops,
     index_ops,
     lu_ops,
     mark_ops,

@@ -1,7 +1,10 @@
 // Functions of arrays beside what JAX printed for them: values, gradients and bits on a mesh.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <vector>
@@ -56,6 +59,38 @@ inline Arrays placed(const Arrays& inputs) {
     result.push_back(device_put(x, PartitionSpec(entries)));
   }
   return result;
+}
+
+inline Array array_of(const Json& json, DType dtype) {
+  return astype(array(json["values"].get<std::vector<double>>(), json["shape"].get<Shape>()),
+                dtype);
+}
+
+/// `tolerance` is relative to the largest element.
+inline void expect_near(const Array& found, const Json& wanted, double tolerance) {
+  ASSERT_EQ(found.shape(), wanted["shape"].get<Shape>());
+  const std::vector<double> values = astype(found, DType::f64).to_vector<double>();
+  const auto numbers = wanted["values"].get<std::vector<double>>();
+  double largest = 1.0;
+  for (double number : numbers) largest = std::max(largest, std::abs(number));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], numbers[i], tolerance * largest) << "element " << i;
+  }
+}
+
+/// Values and gradients are those of the case, and bits do not depend on the mesh.
+inline void check_case(const Function& function, const Json& c, DType dtype, double tolerance) {
+  SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump() + " " + std::string(name(dtype)));
+  Arrays inputs;
+  for (const Json& input : c["inputs"]) inputs.push_back(array_of(input, dtype));
+  const Arrays found = evaluate(function, c, inputs, dtype);
+  const Json wanted = wanted_of(c);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], wanted[i], tolerance);
+
+  const use_mesh scope(make_mesh({{"a", 2}, {"b", 2}}));
+  const Arrays on_mesh = evaluate(function, c, placed(inputs), dtype);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(array_equal(found[i], on_mesh[i]));
 }
 
 }  // namespace tessera

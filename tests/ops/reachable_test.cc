@@ -142,6 +142,9 @@ const std::vector<Call>& transformed_calls() {
                linalg::eigh(square).second + std::get<0>(linalg::svd(square));
       },
       [](const Inputs& in) {
+        return fft::abs(fft::fft(fft::rfft(in.x))) + fft::irfft(fft::rfft(in.x), {.length = 4});
+      },
+      [](const Inputs& in) {
         debug::callback([](const std::vector<Array>&) {}, {in.x});
         const auto same = [](const std::vector<Array>& arrays) { return arrays; };
         return pure_callback(same, {in.x.type()}, {in.x})[0];

@@ -16,11 +16,11 @@ namespace tessera::compile::host {
 namespace {
 
 constexpr Lowerings (*kFamilies[])() = {
-    along_lowerings,       attention_lowerings,     callback_lowerings,     control_lowerings,
-    conv_lowerings,        cumulative_lowerings,    dot_lowerings,          dynamic_slice_lowerings,
-    index_lowerings,       linalg_lowerings,        move_lowerings,         reduce_lowerings,
-    reduce_prod_lowerings, reduce_window_lowerings, scatter_join_lowerings, scatter_lowerings,
-    top_k_lowerings,
+    along_lowerings,   attention_lowerings,   callback_lowerings,      control_lowerings,
+    conv_lowerings,    cumulative_lowerings,  dot_lowerings,           dynamic_slice_lowerings,
+    fourier_lowerings, index_lowerings,       linalg_lowerings,        move_lowerings,
+    reduce_lowerings,  reduce_prod_lowerings, reduce_window_lowerings, scatter_join_lowerings,
+    scatter_lowerings, top_k_lowerings,
 };
 
 std::size_t joined_hash(std::size_t seed, std::size_t word) {

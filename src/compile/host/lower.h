@@ -235,6 +235,7 @@ Lowerings conv_lowerings();
 Lowerings cumulative_lowerings();
 Lowerings dot_lowerings();
 Lowerings dynamic_slice_lowerings();
+Lowerings fourier_lowerings();
 Lowerings index_lowerings();
 Lowerings linalg_lowerings();
 Lowerings move_lowerings();

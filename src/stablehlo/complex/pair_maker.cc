@@ -143,11 +143,6 @@ PairMaker::Value PairMaker::slice(Value x, std::size_t dim, std::int64_t start,
                {"strides", &integers(std::vector<std::int64_t>(limits.size(), 1))}});
 }
 
-PairMaker::Value PairMaker::reverse(Value x, std::size_t dim) {
-  return move("vhlo.reverse_v1", {x}, shape(x),
-              {{"dimensions", &integers({static_cast<std::int64_t>(dim)})}});
-}
-
 PairMaker::Value PairMaker::concatenate(Value x, Value y, std::size_t dim) {
   std::vector<std::int64_t> joined = shape(x);
   joined[dim] += shape(y)[dim];
@@ -181,18 +176,6 @@ PairMaker::Value PairMaker::broadcast_last(Value x, const std::vector<std::int64
     dims.push_back(static_cast<std::int64_t>(dim));
   }
   return move("vhlo.broadcast_in_dim_v1", {x}, shape, {{"broadcast_dimensions", &integers(dims)}});
-}
-
-PairMaker::Value PairMaker::product(Value x, std::size_t dim, Value matrix) {
-  std::vector<std::int64_t> result = shape(x);
-  result.erase(result.begin() + static_cast<std::ptrdiff_t>(dim));
-  result.push_back(shape(matrix)[1]);
-  const bytecode::Attribute& none = integers({});
-  return move("vhlo.dot_general_v2", {x, matrix}, result,
-              {{"lhs_batching_dimensions", &none},
-               {"lhs_contracting_dimensions", &integers({static_cast<std::int64_t>(dim)})},
-               {"rhs_batching_dimensions", &none},
-               {"rhs_contracting_dimensions", &integers({0})}});
 }
 
 PairMaker::Value PairMaker::cholesky(Value x) {

@@ -57,7 +57,6 @@ class PairMaker {
   Value transpose(Value x, const std::vector<std::int64_t>& permutation);
   /// Elements [start, limit) of a dimension.
   Value slice(Value x, std::size_t dim, std::int64_t start, std::int64_t limit);
-  Value reverse(Value x, std::size_t dim);
   Value concatenate(Value x, Value y, std::size_t dim);
   /// Elements of x and y in turn along a dimension.
   Value in_turn(Value x, Value y, std::size_t dim);
@@ -65,8 +64,6 @@ class PairMaker {
   Pair halves(Value x, std::size_t dim);
   /// The dimensions of x are the last ones of the shape.
   Value broadcast_last(Value x, const std::vector<std::int64_t>& shape);
-  /// Dimension `dim` of x times dimension 0 of a matrix, whose dimension 1 comes last.
-  Value product(Value x, std::size_t dim, Value matrix);
   /// The index of each element along a dimension.
   Value iota(std::size_t dim, const bytecode::Type& type);
 

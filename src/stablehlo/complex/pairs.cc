@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "stablehlo/bytecode/scalars.h"
-#include "stablehlo/complex/fourier.h"
 #include "stablehlo/complex/matrices.h"
 #include "stablehlo/complex/pair_maker.h"
 #include "stablehlo/import/importer.h"
@@ -432,45 +431,17 @@ class PairRewriter {
     return PairMaker::both(x, convert);
   }
 
-  /// Along the last dimensions, as many as there are lengths.
+  /// The operation with both parts of each operand and result that is complex.
   void transform(const Operation& op, Pair x, PairMaker& make) {
-    const std::string_view kind = text_of(op, "fft_type");
-    const Attribute* stated = op.find("fft_length");
     const ValueNumber result = op.results[0];
-    if (stated == nullptr || stated->kind != Attribute::Kind::tensor) {
-      fail_unsupported(context_, op, "no lengths");
+    Operation parts = op;
+    if (is_complex(op.operands[0])) parts.operands = {x.re, x.im};
+    if (is_complex(result)) {
+      const Pair y = {make.new_value(real_type(result)), make.new_value(real_type(result))};
+      parts.results = {y.re, y.im};
+      pairs_[result] = y;
     }
-    const bytecode::Elements lengths(*stated, 0);
-    const auto count = static_cast<std::size_t>(lengths.size());
-    const std::size_t rank = make.type(x.re).shape.size();
-    if (count == 0 || count > rank) fail_unsupported(context_, op, "other dimensions");
-    std::vector<std::int64_t> sizes;
-    for (std::size_t i = 0; i < count; ++i) {
-      sizes.push_back(static_cast<std::int64_t>(lengths.bits(static_cast<std::int64_t>(i))));
-      const bool is_half = kind == "IRFFT" && i + 1 == count;
-      const std::int64_t size = make.type(x.re).shape[rank - count + i];
-      if (size != (is_half ? sizes.back() / 2 + 1 : sizes.back())) {
-        fail_unsupported(context_, op, "lengths that are not those of the dimensions");
-      }
-      if (!FourierTransform::has_length(sizes.back())) {
-        fail_unsupported(context_, op, FourierTransform::kLengths);
-      }
-    }
-    FourierTransform fourier(make);
-    const std::size_t last = rank - 1;
-    const bool is_inverse = kind == "IFFT" || kind == "IRFFT";
-    const bool is_real = kind == "RFFT" || kind == "IRFFT";
-    if (kind == "RFFT") x = fourier.forward_real(x.re, last);
-    for (std::size_t dim = rank - count; dim < rank - (is_real ? 1 : 0); ++dim) {
-      x = is_inverse ? fourier.inverse(x, dim) : fourier.forward(x, dim);
-    }
-    if (kind == "IRFFT" && !is_complex(result)) {
-      alias(result, fourier.inverse_real(x, last, sizes.back()), make);
-    } else if (is_complex(result)) {
-      pairs_[result] = x;
-    } else {
-      fail_unsupported(context_, op, "complex numbers");
-    }
+    make.append(std::move(parts));
   }
 
   static bool boolean(const Operation& op, std::string_view name) {

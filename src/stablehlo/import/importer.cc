@@ -44,8 +44,9 @@ std::optional<DType> dtype_of_name(std::string_view name) {
 const Handler* find_handler(std::string_view kind) {
   for (const Handlers* family :
        {&elementwise_handlers(), &shape_handlers(), &reduction_handlers(), &window_handlers(),
-        &index_handlers(), &control_handlers(), &manual_handlers(), &collective_handlers(),
-        &generator_handlers(), &linear_algebra_handlers(), &token_handlers()}) {
+        &fourier_handlers(), &index_handlers(), &control_handlers(), &manual_handlers(),
+        &collective_handlers(), &generator_handlers(), &linear_algebra_handlers(),
+        &token_handlers()}) {
     const auto found = family->find(kind);
     if (found != family->end()) return &found->second;
   }

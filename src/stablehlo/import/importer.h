@@ -200,6 +200,7 @@ const Handlers& elementwise_handlers();
 const Handlers& shape_handlers();
 const Handlers& reduction_handlers();
 const Handlers& window_handlers();
+const Handlers& fourier_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
 const Handlers& token_handlers();
