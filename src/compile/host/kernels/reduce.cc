@@ -281,31 +281,4 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
   });
 }
 
-namespace {
-
-template <typename T>
-void argmax_of(const ArgmaxProblem& p, std::int64_t first, std::int64_t end, const T* in,
-               std::int32_t* out) {
-  for (std::int64_t result = first; result < end; ++result) {
-    const T* from = in + result / p.inner * p.size * p.inner + result % p.inner;
-    std::int64_t best = 0;
-    for (std::int64_t i = 1; i < p.size; ++i) {
-      const T x = from[i * p.inner];
-      const T y = from[best * p.inner];
-      const bool is_nan = y != y;
-      if (!is_nan && ((p.is_min ? x < y : x > y) || x != x)) best = i;
-    }
-    out[result] = static_cast<std::int32_t>(best);
-  }
-}
-
-}  // namespace
-
-void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
-            std::int32_t* output) {
-  with_type(problem.dtype, [&](auto tag) {
-    argmax_of(problem, first, end, static_cast<const decltype(tag)*>(input), output);
-  });
-}
-
 }  // namespace tessera::kernels
