@@ -175,6 +175,43 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
   });
 }
 
+/// Rows of few terms, which are reduced many at a time, some of them of -0.0 only.
+template <typename T>
+void check_short_rows(Random& random, ReduceKind kind) {
+  const std::int64_t length = random.integer(1, 70);
+  const std::int64_t rows = random.integer(1, 200);
+  const std::int64_t stride = length + random.integer(0, 3);
+  ReduceProblem p{.kind = kind,
+                  .dtype = testing::dtype_of<T>(),
+                  .kept_extents = {rows},
+                  .kept_strides = {stride},
+                  .reduced_extents = {length},
+                  .reduced_strides = {1},
+                  .cuts = {},
+                  .lanes16 = true};
+  if (kind == ReduceKind::sum) p.cuts = {random_cuts(random, length)};
+  auto values = random_values<T>(random, at(rows * stride), random.one_in(3));
+  const auto zeros = at(random.integer(0, rows)) * at(stride);
+  std::fill_n(values.begin(), zeros, -T{});
+  ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())))
+      << rows << " rows of " << length;
+}
+
+TEST(Reduce, ShortRowsFollowTheDefinition) {
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    for (int i = 0; i < num_cases(200); ++i) {
+      check_short_rows<float>(random, ReduceKind::sum);
+      for (const ReduceKind kind : {ReduceKind::max, ReduceKind::min}) {
+        check_short_rows<float>(random, kind);
+        check_short_rows<double>(random, kind);
+        check_short_rows<std::int32_t>(random, kind);
+        check_short_rows<std::uint32_t>(random, kind);
+      }
+    }
+  });
+}
+
 TEST(Reduce, OrderOfTheSumIsSeen) {
   // Other grains, or no lanes, give other bits for the same terms: this shows that the tests above
   // can fail.
