@@ -13,7 +13,6 @@
 #include "compile/host/kernels/elementwise/elementwise_double_math-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
-#include "ops/reference/erf_inv.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -66,6 +65,23 @@ struct Min {
     VD result = hn::IfThenElse(hn::Lt(x, y), x, y);
     result = hn::IfThenElse(hn::Eq(x, y), hn::Or(x, y), result);
     return hn::IfThenElse(hn::Eq(x, x), result, x);
+  }
+};
+// A bool next to elements of 64 bits.
+struct WideFlag {
+  using Memory = std::uint8_t;
+  using D = hn::RebindToUnsigned<DD>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kLanes = F64::kLanes;
+  static HWY_INLINE V load(const Memory* from) {
+    constexpr hn::Rebind<std::uint8_t, D> kByte;
+    constexpr hn::Rebind<std::uint32_t, D> kHalf;
+    return hn::PromoteTo(D(), hn::PromoteTo(kHalf, hn::LoadU(kByte, from)));
+  }
+};
+struct Select {
+  static HWY_INLINE VD run(WideFlag::V which, VD x, VD y) {
+    return hn::IfThenElse(hn::RebindMask(DD(), hn::Ne(which, hn::Zero(WideFlag::D()))), x, y);
   }
 };
 struct Atan2 {
@@ -122,7 +138,7 @@ std::span<const Entry> double_table() {
       {"rem", kType, binary<Real2<std::fmod>>()},
       {"fma", kType, TileKernel{.run = &run3<Fma, F64, F64, F64, F64>, .stages = {}}},
       {"clamp", kType, TileKernel{.run = &run3<Clamp, F64, F64, F64, F64>, .stages = {}}},
-      {"select", kType, block_kernel<BlockSelect, double, std::uint8_t, double, double>()},
+      {"select", kType, TileKernel{.run = &run3<Select, F64, WideFlag, F64, F64>, .stages = {}}},
       {"compare_eq", kType, compare<BlockEq>()},
       {"compare_ne", kType, compare<BlockNe>()},
       {"compare_lt", kType, compare<BlockLt>()},
@@ -137,7 +153,7 @@ std::span<const Entry> double_table() {
       {"logistic", kType, vectors<logistic>()},
       {"sin", kType, real<std::sin>()},
       {"cos", kType, real<std::cos>()},
-      {"erf_inv", kType, real<ops::erf_inv_value>()},
+      {"erf_inv", kType, vectors<erf_inv>()},
       {"erf", kType, vectors<erf>()},
       {"exp2", kType, vectors<exp2>()},
       {"log2", kType, vectors<log2>()},

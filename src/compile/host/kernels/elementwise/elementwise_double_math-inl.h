@@ -273,20 +273,25 @@ HWY_INLINE VD log2(VD x) {
   return log_edges(x, hn::Add(sum, hn::Add(part, lost)));
 }
 
+// log(y + lost), where the rest is much smaller than y.
+HWY_INLINE VD log_of_parts(VD y, VD lost) {
+  const auto [exponent, mantissa] = log_parts(y);
+  const VD high = hn::Sub(mantissa, set(1.0));
+  // Limits the exponent so that its negative power of two is normal; for such large y, the rest is
+  // 0.
+  const VL bounded = hn::Min(exponent, hn::Set(DL(), 1022));
+  const VD rest = hn::Mul(lost, power_of_two(hn::Neg(bounded)));
+  const VD f = hn::Add(high, rest);
+  return log_edges(y, log_sum(exponent, f, hn::Sub(rest, hn::Sub(f, high))));
+}
+
 HWY_INLINE VD log1p(VD x) {
   const VD one = set(1.0);
   const VD y = hn::Add(x, one);
   // What the addition lost by rounding; this difference is exact.
   const VD lost =
       hn::IfThenElse(hn::Gt(x, one), hn::Sub(one, hn::Sub(y, x)), hn::Sub(x, hn::Sub(y, one)));
-  const auto [exponent, mantissa] = log_parts(y);
-  // Limits the exponent so that its negative power of two is normal; for such large x, `lost` is 0.
-  const VL bounded = hn::Min(exponent, hn::Set(DL(), 1022));
-  const VD rest = hn::Mul(lost, power_of_two(hn::Neg(bounded)));
-  const VD f = hn::Add(hn::Sub(mantissa, one), rest);
-  const VD rounded = hn::Sub(rest, hn::Sub(f, hn::Sub(mantissa, one)));
-  const VD result = log_edges(y, log_sum(exponent, f, rounded));
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(DD())), x, result);  // keeps -0
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(DD())), x, log_of_parts(y, lost));  // keeps -0
 }
 
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE

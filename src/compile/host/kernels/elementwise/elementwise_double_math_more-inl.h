@@ -164,6 +164,59 @@ HWY_INLINE VD erfc(VD x) {
   return hn::IfThenElse(hn::Lt(abs, set(kFarFromZero)), near, beyond);
 }
 
+// --- the inverse error function ------------------------------------------------------------------
+
+// erf_inv(x) / x where w = -log(1 - x^2) is at least 6.25.
+HWY_INLINE VD erf_inv_far(VD w) {
+  const VD root = hn::Sqrt(w);
+  // in sqrt(w) - 3.25, up to sqrt(w) = 4
+  constexpr double kMiddle[] = {
+      -1.5102695423335065e-08, 6.969241977629694e-10,   1.3104351499972014e-07,
+      -2.713451105439456e-07,  -2.7004219280868947e-08, 1.4987130784186127e-06,
+      -3.986084395214756e-06,  2.9257291901789823e-06,  1.2465167157087251e-05,
+      -4.731898412011245e-05,  6.828708654753377e-05,   2.4031257015092525e-05,
+      -0.00035503780975963814, 0.0009532893637435638,   -0.0016882755357337071,
+      0.0024914420969817607,   -0.003751208508215561,   0.00537091455357168,
+      1.0052589676941652,      3.0838856104922208};
+  // in sqrt(w) - 5
+  constexpr double kFar[] = {
+      5.7677877671123546e-12,  -2.0500209315219763e-11, 1.5230016974576057e-11,
+      7.000301397926548e-11,   -3.816885889574006e-10,  1.3153009075187734e-09,
+      -3.5332506247565212e-09, 7.821994906152886e-09,   -1.521417226765335e-08,
+      2.9018406533613478e-08,  -6.757256426337207e-08,  2.2905287270496998e-07,
+      -9.93025529798686e-07,   4.526052520405248e-06,   -1.9681771191991438e-05,
+      7.599527809692454e-05,   -0.00021503011979940174, -0.00013871931838013957,
+      1.0103004648645448,      4.849906401408584};
+  const VD middle = polynomial(hn::Sub(root, set(3.25)), kMiddle);
+  const VD far = polynomial(hn::Sub(root, set(5.0)), kFar);
+  return hn::IfThenElse(hn::Lt(root, set(4.0)), middle, far);
+}
+
+// As Giles does: see elementwise_math-inl.h.
+HWY_INLINE VD erf_inv(VD x) {
+  // 1 - x^2 as a sum of two parts
+  const VD square = hn::Mul(x, x);
+  const VD y = hn::Sub(set(1.0), square);
+  const VD of_square = fused_mul_add(x, x, hn::Neg(square));
+  const VD w = hn::Neg(log_of_parts(y, hn::Sub(hn::Sub(hn::Sub(set(1.0), y), square), of_square)));
+  // in w - 3.125
+  constexpr double kNear[] = {
+      -3.5932028927020693e-22, 3.194015548136271e-21,   1.999259988861535e-20,
+      -3.4734793888538036e-19, 6.075050702072414e-19,   1.5510787009902526e-17,
+      -1.2215637192404172e-16, -3.94018812230432e-17,   6.521333511502239e-15,
+      -4.0020031087558496e-14, -8.07192593899004e-14,   2.6305268312595183e-12,
+      -1.2978805369932565e-11, -5.414303283919504e-11,  1.051223377050429e-09,
+      -4.1126604371632185e-09, -2.907039127564132e-08,  4.23478816822246e-07,
+      -1.3654691758785656e-06, -1.3882523393957483e-05, 0.00018673420801981186,
+      -0.0007407025341546431,  -0.006033670871426851,   0.24015818242558834,
+      1.6536545626831027};
+  VD factor = polynomial(hn::Sub(w, set(3.125)), kNear);
+  const MD is_far = hn::Ge(w, set(6.25));
+  if (!hn::AllFalse(DD(), is_far)) factor = hn::IfThenElse(is_far, erf_inv_far(w), factor);
+  const VD inf = set(std::numeric_limits<double>::infinity());
+  return hn::Mul(hn::IfThenElse(hn::Eq(hn::Abs(x), set(1.0)), inf, factor), x);
+}
+
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

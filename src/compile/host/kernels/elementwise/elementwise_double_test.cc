@@ -150,6 +150,58 @@ TEST(ElementwiseDouble, Atan2IsClose) {
   });
 }
 
+// How far erf or erfc of y is from that of its exact inverse says how far y is.
+double inverse_error(double x, double y) {
+  const Wide a = std::fabs(Wide{x}), z = std::fabs(Wide{y});
+  const Wide missed = a < 0.5L ? std::erf(z) - a : (1 - a) - std::erfc(z);
+  const Wide slope = 1.12837916709551257390L * std::exp(-z * z);
+  return error_in_ulp(static_cast<double>(z), z - missed / slope);
+}
+
+TEST(ElementwiseDouble, ErfInvInvertsErf) {
+  if (std::numeric_limits<Wide>::digits < 64) GTEST_SKIP() << "long double is f64";
+  std::vector<double> x = {0.9999999999999999, 1e-300, 0.5, 2.2250738585072014e-308};
+  std::mt19937_64 random(4);
+  std::uniform_real_distribution<double> most(-1, 1);
+  for (int i = 0; i < 200000; ++i) {
+    x.push_back(most(random));
+    x.push_back(std::ldexp(most(random), -(i % 300)));
+    x.push_back(1.0 - std::ldexp(1.0 + most(random), -1 - i % 51));
+  }
+  std::erase_if(x, [](double value) { return std::fabs(value) >= 1.0; });
+  testing::on_every_target([&](const char*) {
+    const std::vector<double> y = results("erf_inv", x);
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i]));
+      worst = std::max(worst, inverse_error(x[i], y[i]));
+      ASSERT_LE(inverse_error(x[i], y[i]), 4.0) << x[i] << " " << y[i];
+    }
+    RecordProperty("erf_inv_ulp", std::to_string(worst));
+    const std::vector<double> edges = results("erf_inv", {1.0, -1.0, 1.5, kNan, -0.0, kInf});
+    EXPECT_EQ(edges[0], kInf);
+    EXPECT_EQ(edges[1], -kInf);
+    EXPECT_TRUE(std::isnan(edges[2]) && std::isnan(edges[3]) && std::isnan(edges[5]));
+    EXPECT_TRUE(edges[4] == 0.0 && std::signbit(edges[4]));
+  });
+}
+
+TEST(ElementwiseDouble, SelectsByBytes) {
+  testing::on_every_target([](const char*) {
+    for (std::size_t n = 0; n < 40; ++n) {
+      std::vector<std::uint8_t> which(n);
+      std::vector<double> x(n, 1.5), y(n), got(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        which[i] = i % 3 == 1 ? 1 : 0;
+        y[i] = -static_cast<double>(i);
+      }
+      const TileInput inputs[] = {{which.data(), false}, {x.data(), true}, {y.data(), false}};
+      if (n > 0) find_tile_kernel("select", DType::f64)->run(inputs, got.data(), n);
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(got[i], i % 3 == 1 ? 1.5 : y[i]) << n;
+    }
+  });
+}
+
 TEST(ElementwiseDouble, MaximaPutZerosAndNanInOrder) {
   testing::on_every_target([](const char*) {
     const std::vector<double> x = {0.0, -0.0, -0.0, 1.0, kNan, 1.0, -kInf, 2.0, 2.0};
