@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/any_order/argmax.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/leaves.h"
 #include "compile/host/lower.h"

@@ -163,9 +163,53 @@ std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
   return leaves;
 }
 
+/// A term of a row, or a sum that takes its place; none where nothing was added.
+struct Term {
+  std::int32_t number = -1;
+  std::vector<RowAddition>* additions = nullptr;
+};
+
+Term operator+(const Term& a, const Term& b) {
+  if (a.number < 0 || b.number < 0) return a.number < 0 ? b : a;
+  a.additions->push_back({.to = a.number, .from = b.number});
+  return a;
+}
+
+/// The sum of a row with these grains, if it is short.
+ShortRowSum short_row_sum(std::span<const LeafRuns> leaves) {
+  ShortRowSum sum;
+  SmallTree<Term> tree;
+  for (const LeafRuns& leaf : leaves) {
+    const std::int64_t end = leaf.offset + leaf.length;
+    if (leaf.length > 0 && (leaf.runs > 1 || end > kMostShortTerms)) return {};
+    Term lanes[16];
+    for (std::int64_t i = 0; i < leaf.length && leaf.runs == 1; ++i) {
+      Term& lane = lanes[i % 16];
+      lane = lane + Term{static_cast<std::int32_t>(leaf.offset + i), &sum.additions};
+      sum.length = std::max(sum.length, end);
+    }
+    for (std::size_t half = 8; half >= 1; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    tree.push(lanes[0]);
+  }
+  if (sum.length > 0) sum.result = tree.finish().number;
+  return sum;
+}
+
+RowSum row_sum(std::vector<LeafRuns> leaves) {
+  RowSum sum{.leaves = std::move(leaves), .of_short = {}};
+  sum.of_short = short_row_sum(sum.leaves);
+  return sum;
+}
+
 /// Sums rows. Grain sums are collected, so that the trees of many rows can be added up at once.
-void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const ReduceRows& rows,
-              float* to) {
+void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows& rows, float* to) {
+  // Of few rows, a block would be all but empty.
+  constexpr std::int64_t kManyRows = 16;
+  if (sum.of_short.length > 0 && rows.rows >= kManyRows)
+    return sum_short_rows(rows, sum.of_short, to);
+  const std::span<const LeafRuns> leaves = sum.leaves;
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());
   if (num_leaves <= 1) {
     if (num_leaves == 1) return sum_leaves(rows, leaves, run_stride, to);
@@ -195,14 +239,14 @@ void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const R
 }
 
 /// Sums all neighbouring rows along the last kept dimension in one call.
-void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const float* in, float* out,
+void run_rows(const ReduceProblem& p, const RowSum& sum, const float* in, float* out,
               std::int64_t begin, std::int64_t end) {
   const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();
   while (begin < end) {
     const ReduceRows rows = {.from = in + kept_offset(p, begin),
                              .rows = std::min(end - begin, last - begin % last),
                              .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
-    sum_rows(leaves, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
+    sum_rows(sum, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
     begin += rows.rows;
   }
 }
@@ -211,14 +255,16 @@ void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const fl
 
 RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
     : kind_(kind), length_(cuts.back()) {
+  std::vector<LeafRuns> leaves;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    leaves_.push_back({.offset = cuts[i], .runs = 1, .length = cuts[i + 1] - cuts[i]});
+    leaves.push_back({.offset = cuts[i], .runs = 1, .length = cuts[i + 1] - cuts[i]});
   }
+  sum_ = row_sum(std::move(leaves));
 }
 
 void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
   if (kind_ == ReduceKind::sum) {
-    return sum_rows(leaves_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
+    return sum_rows(sum_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
   }
   std::fill_n(to, rows, identity_of<float>(kind_));
   join_rows({kind_, DType::f32},
@@ -238,7 +284,7 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
     return;
   }
   const std::int64_t terms = num_outputs_ * num_elements(problem_.reduced_extents);
-  if (is_rowwise(problem_)) leaves_ = leaf_runs(problem_);
+  if (is_rowwise(problem_)) rows_ = row_sum(leaf_runs(problem_));
   num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
 }
 
@@ -272,39 +318,12 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
     run_each(p, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
   };
   if (is_rowwise(p)) {
-    run_rows(p, leaves_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
+    run_rows(p, rows_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;
   }
   // Halves are reduced as f32. A reduction of nothing gives the limit of its own dtype.
   with_element(p.dtype, [&](auto tag) {
     if constexpr (!detail::kIsHalf<decltype(tag)>) each(tag);
-  });
-}
-
-namespace {
-
-template <typename T>
-void argmax_of(const ArgmaxProblem& p, std::int64_t first, std::int64_t end, const T* in,
-               std::int32_t* out) {
-  for (std::int64_t result = first; result < end; ++result) {
-    const T* from = in + result / p.inner * p.size * p.inner + result % p.inner;
-    std::int64_t best = 0;
-    for (std::int64_t i = 1; i < p.size; ++i) {
-      const T x = from[i * p.inner];
-      const T y = from[best * p.inner];
-      const bool is_nan = y != y;
-      if (!is_nan && ((p.is_min ? x < y : x > y) || x != x)) best = i;
-    }
-    out[result] = static_cast<std::int32_t>(best);
-  }
-}
-
-}  // namespace
-
-void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
-            std::int32_t* output) {
-  with_type(problem.dtype, [&](auto tag) {
-    argmax_of(problem, first, end, static_cast<const decltype(tag)*>(input), output);
   });
 }
 

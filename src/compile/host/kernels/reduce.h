@@ -39,6 +39,25 @@ struct LeafRuns {
   std::int64_t length = 0;  // terms of a run
 };
 
+/// Adds term `from` of a row to term `to`.
+struct RowAddition {
+  std::int32_t to;
+  std::int32_t from;
+};
+/// The sum of a row of few terms, as additions of two of them. What the tree adds to nothing is
+/// left out: it would change but the sign of a sum of -0.0, which the last addition of +0.0 does.
+struct ShortRowSum {
+  std::int64_t length = 0;  // 0: the row is not short
+  std::vector<RowAddition> additions;
+  std::int32_t result = 0;  // the term that is the sum in the end
+};
+
+/// How rows are summed.
+struct RowSum {
+  std::vector<LeafRuns> leaves;
+  ShortRowSum of_short;
+};
+
 /// Reduces dense, adjacent rows of f32 by a max, a min, or a sum as with one reduced dimension and
 /// `lanes16`.
 class RowReducer {
@@ -50,7 +69,7 @@ class RowReducer {
  private:
   ReduceKind kind_;
   std::int64_t length_;
-  std::vector<LeafRuns> leaves_;
+  RowSum sum_;
 };
 
 class AnyOrder;
@@ -70,22 +89,9 @@ class ReducePlan {
   ReduceProblem problem_;
   std::shared_ptr<const AnyOrder> any_order_;  // makes the results, unless it is null
   std::shared_ptr<const ColumnSums> columns_;  // the same
-  std::vector<LeafRuns> leaves_;               // for rows that are summed with lanes16
+  RowSum rows_;                                // for rows that are summed with lanes16
   std::int64_t num_outputs_;
   int num_parts_;
 };
-
-/// The lowest index of the largest (or least) element along the middle dimension. If there are
-/// NaNs, the index of the first NaN.
-struct ArgmaxProblem {
-  DType dtype;
-  std::int64_t outer = 1;
-  std::int64_t size = 1;
-  std::int64_t inner = 1;
-  bool is_min = false;
-};
-/// Writes the results with the numbers from `first` to `end` - 1.
-void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
-            std::int32_t* output);
 
 }  // namespace tessera::kernels

@@ -13,6 +13,9 @@ namespace tessera::kernels {
 /// The name of the best instruction set of this machine that the kernels support.
 std::string_view instruction_set();
 
+/// Rows of at most as many terms are short.
+inline constexpr std::int64_t kMostShortTerms = 64;
+
 /// Rows to reduce, all with the same layout.
 struct ReduceRows {
   const float* from;
@@ -25,6 +28,8 @@ struct ReduceRows {
 /// The sums of all grains with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
 void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
                 float* to);
+/// The sums of short rows.
+void sum_short_rows(const ReduceRows& rows, const ShortRowSum& sum, float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 /// The offset of the first term of a result.

@@ -7,9 +7,11 @@
 #define TESSERA_REDUCE_ROWS_INL_H_
 #endif
 
+#include <algorithm>
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/transpose.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -24,6 +26,7 @@ constexpr std::int64_t kVectors = 16 / kN;
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 
 constexpr std::int64_t kQuad = 4;
+constexpr std::int64_t kTransposed = 8;  // from as many terms on rows are transposed by vectors
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void StoreQuad(F /*d*/, const VF* sums, float* quad) {
@@ -113,6 +116,34 @@ void SumLeaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::in
     }
   }
   FoldQuads(quads, count, to);
+}
+
+/// Sums as many rows at once as a block has: each of their terms is a line of the block.
+void SumShortRows(const ReduceRows& rows, const ShortRowSum& sum, float* to) {
+  constexpr std::int64_t kRows = 64;
+  const F d;
+  HWY_ALIGN float lines[kMostShortTerms * kRows];
+  for (std::int64_t first = 0; first < rows.rows; first += kRows) {
+    const std::int64_t count = std::min(kRows, rows.rows - first);
+    const float* const from = rows.from + first * rows.row_stride;
+    if (count < kRows) std::fill_n(lines, sum.length * kRows, 0.0F);
+    if (sum.length >= kTransposed) {
+      transpose({sum.length, count, rows.row_stride, kRows}, from, lines);
+    } else {
+      for (std::int64_t i = 0; i < sum.length; ++i) {
+        for (std::int64_t r = 0; r < count; ++r)
+          lines[i * kRows + r] = from[r * rows.row_stride + i];
+      }
+    }
+    for (const RowAddition& add : sum.additions) {
+      float* const line = lines + add.to * kRows;
+      const float* const other = lines + add.from * kRows;
+      for (std::int64_t r = 0; r < kRows; r += kN)
+        hn::Store(hn::Add(hn::Load(d, line + r), hn::Load(d, other + r)), d, line + r);
+    }
+    const float* const result = lines + sum.result * kRows;
+    for (std::int64_t r = 0; r < count; ++r) to[first + r] = result[r] + 0.0F;
+  }
 }
 
 void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {

@@ -12,6 +12,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLeaves);
+HWY_EXPORT(SumShortRows);
 HWY_EXPORT(AddLeafPairs);
 HWY_EXPORT(AddColumnRuns);
 HWY_EXPORT(AddRow);
@@ -21,6 +22,9 @@ std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); 
 void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
                 float* to) {
   HWY_DYNAMIC_DISPATCH(SumLeaves)(rows, leaves, run_stride, to);
+}
+void sum_short_rows(const ReduceRows& rows, const ShortRowSum& sum, float* to) {
+  HWY_DYNAMIC_DISPATCH(SumShortRows)(rows, sum, to);
 }
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
   HWY_DYNAMIC_DISPATCH(AddLeafPairs)(leaves, rows, num_leaves, to);

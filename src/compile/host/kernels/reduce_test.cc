@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/sanitized.h"
+#include "compile/host/kernels/any_order/argmax.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
@@ -171,6 +172,43 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
     check_random<std::uint32_t>({ReduceKind::sum, ReduceKind::max, ReduceKind::min}, 100);
     check_random<std::int64_t>({ReduceKind::sum, ReduceKind::max, ReduceKind::min}, 100);
     check_random<std::uint8_t>({ReduceKind::all, ReduceKind::any}, 100);
+  });
+}
+
+/// Rows of few terms, which are reduced many at a time, some of them of -0.0 only.
+template <typename T>
+void check_short_rows(Random& random, ReduceKind kind) {
+  const std::int64_t length = random.integer(1, 70);
+  const std::int64_t rows = random.integer(1, 200);
+  const std::int64_t stride = length + random.integer(0, 3);
+  ReduceProblem p{.kind = kind,
+                  .dtype = testing::dtype_of<T>(),
+                  .kept_extents = {rows},
+                  .kept_strides = {stride},
+                  .reduced_extents = {length},
+                  .reduced_strides = {1},
+                  .cuts = {},
+                  .lanes16 = true};
+  if (kind == ReduceKind::sum) p.cuts = {random_cuts(random, length)};
+  auto values = random_values<T>(random, at(rows * stride), random.one_in(3));
+  const auto zeros = at(random.integer(0, rows)) * at(stride);
+  std::fill_n(values.begin(), zeros, -T{});
+  ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())))
+      << rows << " rows of " << length;
+}
+
+TEST(Reduce, ShortRowsFollowTheDefinition) {
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    for (int i = 0; i < num_cases(200); ++i) {
+      check_short_rows<float>(random, ReduceKind::sum);
+      for (const ReduceKind kind : {ReduceKind::max, ReduceKind::min}) {
+        check_short_rows<float>(random, kind);
+        check_short_rows<double>(random, kind);
+        check_short_rows<std::int32_t>(random, kind);
+        check_short_rows<std::uint32_t>(random, kind);
+      }
+    }
   });
 }
 
@@ -354,8 +392,9 @@ void check_argmax(Random& random) {
   for (int i = 0; i < 100; ++i) {
     const ArgmaxProblem p{.dtype = testing::dtype_of<T>(),
                           .outer = random.integer(1, 4),
-                          .size = random.integer(1, 40),
-                          .inner = random.integer(1, 4)};
+                          .size = random.integer(1, random.one_in(4) ? 300 : 40),
+                          .inner = random.integer(1, random.one_in(8) ? 300 : 4),
+                          .is_min = random.one_in(2)};
     auto values = random_values<T>(random, at(p.outer * p.size * p.inner), true);
     // Ties: few distinct values.
     for (T& x : values) {
@@ -374,7 +413,9 @@ void check_argmax(Random& random) {
         bool is_largest = true;
         for (std::int64_t other = 0; other < p.size; ++other) {
           const bool is_nan = element(k) != element(k);
-          is_largest = is_largest && (is_nan || element(k) >= element(other));
+          const bool is_beyond =
+              p.is_min ? element(k) <= element(other) : element(k) >= element(other);
+          is_largest = is_largest && (is_nan || is_beyond);
         }
         if (is_largest) best = k;
       }
@@ -384,12 +425,14 @@ void check_argmax(Random& random) {
 }
 
 TEST(Argmax, LowestIndexOfTheLargestAndNanIsLargest) {
-  Random random;
-  check_argmax<float>(random);
-  check_argmax<double>(random);
-  check_argmax<std::int32_t>(random);
-  check_argmax<std::uint32_t>(random);
-  check_argmax<std::uint8_t>(random);
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    check_argmax<float>(random);
+    check_argmax<double>(random);
+    check_argmax<std::int32_t>(random);
+    check_argmax<std::uint32_t>(random);
+    check_argmax<std::uint8_t>(random);
+  });
 }
 
 TEST(Argmax, ZerosOfBothSignsAreEqual) {

@@ -7,12 +7,14 @@
 #define TESSERA_ANY_ORDER_LOOPS_INL_H_
 #endif
 
+#include <algorithm>
 #include <hwy/highway.h>
 #include <limits>
 #include <type_traits>
 
 #include "compile/host/kernels/any_order/loops.h"
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/transpose.h"
 #include "compile/host/kernels/with_type.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -111,8 +113,34 @@ HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
   return start;
 }
 
+constexpr std::int64_t kMostTermsOfShort = 64;
+
+/// Rows that are too short for vectors: each term of several rows is joined at once.
+template <class Join, typename T>
+void JoinShortRows(const TermGroups& rows, T* to) {
+  using Bits = hwy::UnsignedFromSize<sizeof(T)>;
+  constexpr std::int64_t kRows = sizeof(T) == 8 ? 32 : 64;
+  constexpr std::int64_t kTransposed = 8;  // from as many terms on it is done by vectors
+  HWY_ALIGN T terms[static_cast<std::size_t>(kMostTermsOfShort * kRows)];
+  for (std::int64_t first = 0; first < rows.count; first += kRows) {
+    const std::int64_t count = std::min(kRows, rows.count - first);
+    const T* const from = static_cast<const T*>(rows.from) + first * rows.stride;
+    if (rows.length >= kTransposed) {
+      transpose({rows.length, count, rows.stride, kRows}, reinterpret_cast<const Bits*>(from),
+                reinterpret_cast<Bits*>(terms));
+    } else {
+      for (std::int64_t i = 0; i < rows.length; ++i) {
+        for (std::int64_t r = 0; r < count; ++r) terms[i * kRows + r] = from[r * rows.stride + i];
+      }
+    }
+    JoinColumnsOf<Join>({.from = terms, .count = rows.length, .stride = kRows, .length = count},
+                        to + first);
+  }
+}
+
 template <class Join, typename T>
 void JoinRowsOf(const TermGroups& rows, T* to) {
+  if (rows.length <= kMostTermsOfShort && rows.count > 1) return JoinShortRows<Join>(rows, to);
   const T* from = static_cast<const T*>(rows.from);
   for (std::int64_t g = 0; g < rows.count; ++g) {
     to[g] = JoinRun<Join>(from + g * rows.stride, rows.length, to[g]);

@@ -27,6 +27,9 @@ using Held = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t,
 template <class To, class From>
 struct Conversion {
   static Held<To> run(Held<From> x) {
+    // These integers are numbers of half precision, and need no rounding.
+    if constexpr (detail::kIsHalf<To> && std::is_integral_v<From> && sizeof(From) == 1)
+      return static_cast<float>(x);
     return static_cast<Held<To>>(ops::convert_value<To>(static_cast<From>(x)));
   }
 };

@@ -1,4 +1,4 @@
-// f64. Transcendental functions are those of the C library.
+// f64. Functions that have no form for vectors are those of the C library.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,8 +10,9 @@
 #include <limits>
 
 #include "compile/host/kernels/elementwise/elementwise_blocks-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_math-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
-#include "ops/reference/erf_inv.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -26,12 +27,12 @@ struct Real2 {
   static double run(double x, double y) { return function(x, y); }
 };
 
-double logistic_of(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double sign_of(double x) {
   if (x > 0.0) return 1.0;
   return x < 0.0 ? -1.0 : x;  // zeros and NaN stay
 }
-double rsqrt_of(double x) { return 1.0 / std::sqrt(x); }
+VD square_root(VD x) { return hn::Sqrt(x); }
+VD reciprocal_root(VD x) { return hn::Div(set(1.0), hn::Sqrt(x)); }
 
 struct Neg {
   static double run(double x) { return -x; }
@@ -53,29 +54,58 @@ struct Div {
 };
 // NaN wins and -0 < +0.
 struct Max {
-  static double run(double x, double y) {
-    if (x != x || y != y) return std::numeric_limits<double>::quiet_NaN();
-    if (x == y) return std::signbit(x) ? y : x;
-    return x > y ? x : y;
+  static HWY_INLINE VD run(VD x, VD y) {
+    VD result = hn::IfThenElse(hn::Gt(x, y), x, y);
+    result = hn::IfThenElse(hn::Eq(x, y), hn::And(x, y), result);
+    return hn::IfThenElse(hn::Eq(x, x), result, x);
   }
 };
 struct Min {
-  static double run(double x, double y) {
-    if (x != x || y != y) return std::numeric_limits<double>::quiet_NaN();
-    if (x == y) return std::signbit(x) ? x : y;
-    return x < y ? x : y;
+  static HWY_INLINE VD run(VD x, VD y) {
+    VD result = hn::IfThenElse(hn::Lt(x, y), x, y);
+    result = hn::IfThenElse(hn::Eq(x, y), hn::Or(x, y), result);
+    return hn::IfThenElse(hn::Eq(x, x), result, x);
   }
 };
+// A bool next to elements of 64 bits.
+struct WideFlag {
+  using Memory = std::uint8_t;
+  using D = hn::RebindToUnsigned<DD>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kLanes = F64::kLanes;
+  static HWY_INLINE V load(const Memory* from) {
+    constexpr hn::Rebind<std::uint8_t, D> kByte;
+    constexpr hn::Rebind<std::uint32_t, D> kHalf;
+    return hn::PromoteTo(D(), hn::PromoteTo(kHalf, hn::LoadU(kByte, from)));
+  }
+};
+struct Select {
+  static HWY_INLINE VD run(WideFlag::V which, VD x, VD y) {
+    return hn::IfThenElse(hn::RebindMask(DD(), hn::Ne(which, hn::Zero(WideFlag::D()))), x, y);
+  }
+};
+struct Atan2 {
+  static HWY_INLINE VD run(VD y, VD x) { return atan2(y, x); }
+};
 struct Clamp {
-  static double run(double low, double x, double high) { return Min::run(Max::run(x, low), high); }
+  static HWY_INLINE VD run(VD low, VD x, VD high) { return Min::run(Max::run(x, low), high); }
 };
 struct Fma {
-  static double run(double x, double y, double z) { return std::fma(x, y, z); }
+  static HWY_INLINE VD run(VD x, VD y, VD z) { return fused_mul_add(x, y, z); }
 };
 
 template <double (*function)(double)>
 TileKernel real() {
   return block_kernel<Real<function>, double, double>();
+}
+template <VD (*function)(VD)>
+struct OfVector {
+  static HWY_INLINE VD run(VD x) { return function(x); }
+};
+
+template <VD (*function)(VD)>
+TileKernel vectors() {
+  return {.run = &run1<OfVector<function>, F64, F64>, .stages = {}};
 }
 template <class Op>
 TileKernel binary() {
@@ -92,8 +122,8 @@ std::span<const Entry> double_table() {
       {"neg", kType, block_kernel<Neg, double, double>()},
       {"abs", kType, real<std::fabs>()},
       {"sign", kType, real<sign_of>()},
-      {"sqrt", kType, real<std::sqrt>()},
-      {"rsqrt", kType, real<rsqrt_of>()},
+      {"sqrt", kType, vectors<square_root>()},
+      {"rsqrt", kType, vectors<reciprocal_root>()},
       {"floor", kType, real<std::floor>()},
       {"ceil", kType, real<std::ceil>()},
       {"round", kType, real<std::nearbyint>()},
@@ -103,42 +133,42 @@ std::span<const Entry> double_table() {
       {"sub", kType, binary<Sub>()},
       {"mul", kType, binary<Mul>()},
       {"div", kType, binary<Div>()},
-      {"max", kType, binary<Max>()},
-      {"min", kType, binary<Min>()},
+      {"max", kType, TileKernel{.run = &run2<Max, F64, F64, F64>, .stages = {}}},
+      {"min", kType, TileKernel{.run = &run2<Min, F64, F64, F64>, .stages = {}}},
       {"rem", kType, binary<Real2<std::fmod>>()},
-      {"fma", kType, block_kernel<Fma, double, double, double, double>()},
-      {"clamp", kType, block_kernel<Clamp, double, double, double, double>()},
-      {"select", kType, block_kernel<BlockSelect, double, std::uint8_t, double, double>()},
+      {"fma", kType, TileKernel{.run = &run3<Fma, F64, F64, F64, F64>, .stages = {}}},
+      {"clamp", kType, TileKernel{.run = &run3<Clamp, F64, F64, F64, F64>, .stages = {}}},
+      {"select", kType, TileKernel{.run = &run3<Select, F64, WideFlag, F64, F64>, .stages = {}}},
       {"compare_eq", kType, compare<BlockEq>()},
       {"compare_ne", kType, compare<BlockNe>()},
       {"compare_lt", kType, compare<BlockLt>()},
       {"compare_le", kType, compare<BlockLe>()},
       {"compare_gt", kType, compare<BlockSwapped<BlockLt>>()},
       {"compare_ge", kType, compare<BlockSwapped<BlockLe>>()},
-      {"exp", kType, real<std::exp>()},
-      {"expm1", kType, real<std::expm1>()},
-      {"log", kType, real<std::log>()},
-      {"log1p", kType, real<std::log1p>()},
-      {"tanh", kType, real<std::tanh>()},
-      {"logistic", kType, real<logistic_of>()},
+      {"exp", kType, vectors<exp>()},
+      {"expm1", kType, vectors<expm1>()},
+      {"log", kType, vectors<log>()},
+      {"log1p", kType, vectors<log1p>()},
+      {"tanh", kType, vectors<tanh>()},
+      {"logistic", kType, vectors<logistic>()},
       {"sin", kType, real<std::sin>()},
       {"cos", kType, real<std::cos>()},
-      {"erf_inv", kType, real<ops::erf_inv_value>()},
-      {"erf", kType, real<std::erf>()},
-      {"exp2", kType, real<std::exp2>()},
-      {"log2", kType, real<std::log2>()},
-      {"sinh", kType, real<std::sinh>()},
-      {"cosh", kType, real<std::cosh>()},
-      {"asinh", kType, real<std::asinh>()},
-      {"acosh", kType, real<std::acosh>()},
-      {"atanh", kType, real<std::atanh>()},
+      {"erf_inv", kType, vectors<erf_inv>()},
+      {"erf", kType, vectors<erf>()},
+      {"exp2", kType, vectors<exp2>()},
+      {"log2", kType, vectors<log2>()},
+      {"sinh", kType, vectors<sinh>()},
+      {"cosh", kType, vectors<cosh>()},
+      {"asinh", kType, vectors<asinh>()},
+      {"acosh", kType, vectors<acosh>()},
+      {"atanh", kType, vectors<atanh>()},
       {"asin", kType, real<std::asin>()},
       {"acos", kType, real<std::acos>()},
-      {"atan", kType, real<std::atan>()},
+      {"atan", kType, vectors<atan>()},
       {"tan", kType, real<std::tan>()},
-      {"erfc", kType, real<std::erfc>()},
+      {"erfc", kType, vectors<erfc>()},
       {"cbrt", kType, real<std::cbrt>()},
-      {"atan2", kType, binary<Real2<std::atan2>>()},
+      {"atan2", kType, TileKernel{.run = &run2<Atan2, F64, F64, F64>, .stages = {}}},
       {"pow", kType, binary<Real2<std::pow>>()},
   };
   return kEntries;

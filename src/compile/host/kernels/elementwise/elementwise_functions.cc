@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
 #include "compile/host/kernels/elementwise/elementwise_math-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_math_more-inl.h"
@@ -39,9 +40,13 @@ struct Atan2 {
 struct Erfc {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x) {
+    constexpr hn::Rebind<float, DD> kHalf;
     HWY_ALIGN float lanes[F32::kLanes];
     F32::store(x, lanes);
-    for (float& lane : lanes) lane = static_cast<float>(std::erfc(static_cast<double>(lane)));
+    for (std::size_t i = 0; i < F32::kLanes; i += F64::kLanes) {
+      const VD wide = erfc(hn::PromoteTo(DD(), hn::LoadU(kHalf, lanes + i)));
+      hn::StoreU(hn::DemoteTo(kHalf, wide), kHalf, lanes + i);
+    }
     return F32::load(lanes);
   }
 };

@@ -28,12 +28,15 @@ HWY_INLINE VF erf(VF x) {
                            0.1128369935f, -0.3761263402f, 0.1283791667f),
                     abs, abs);
   // log(1 - erf(x)). From 4 on, erf is 1.
-  const VF t = hn::IfThenElse(hn::Gt(abs, set(4.0f)), set(4.0f), abs);
+  const VF t = hn::Min(abs, set(4.0f));
   const VF exponent =
       horner(t, 1.643569654e-6f, -4.617791279e-5f, 0.000597743472f, -0.004763575249f, 0.0264310176f,
              -0.1100944808f, -0.6318145167f, -1.130237616f, 0.0003204415313f);
-  const VF far = hn::Sub(set(1.0f), exp(exponent));
-  return with_sign_of(hn::IfThenElse(hn::Lt(abs, set(0.921875f)), near, far), x);
+  // 1 - exp(exponent): the product with a power of two is exact.
+  const auto [q, p] = exp_parts(exponent);
+  const VF far = fused_mul_add(hn::Neg(power_of_two(q)), hn::Add(p, set(1.0f)), set(1.0f));
+  // NaN goes with the near ones, as a minimum may lose it.
+  return with_sign_of(hn::IfThenElse(hn::Ge(abs, set(0.921875f)), far, near), x);
 }
 
 HWY_INLINE VF exp2(VF x) {

@@ -64,13 +64,6 @@ LinePlace RowCuts::at(std::int64_t part, std::int64_t parts) const {
 
 namespace {
 
-/// Grown memory of a thread is kept: new pages cost more than to sort what lies in them.
-template <typename T>
-T* grown(std::vector<T>& memory, std::size_t size) {
-  if (memory.size() < size) memory.resize(size);
-  return memory.data();
-}
-
 std::uint64_t blocks_of(std::int64_t rows, int shift) {
   return (static_cast<std::uint64_t>(rows) + (std::uint64_t{1} << shift) - 1) >> shift;
 }

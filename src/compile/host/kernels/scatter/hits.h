@@ -37,6 +37,13 @@ class RowCuts {
   std::vector<std::int64_t> sample_;
 };
 
+/// Grown memory of a thread is kept: new pages cost more than to sort what lies in them.
+template <typename T>
+T* grown(std::vector<T>& memory, std::size_t size) {
+  if (memory.size() < size) memory.resize(size);
+  return memory.data();
+}
+
 /// An update of one of the rows.
 struct Hit {
   std::uint32_t row;    // in its block

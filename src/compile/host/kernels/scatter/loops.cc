@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "compile/host/kernels/scatter/loops.cc"  // NOLINT
 #include <hwy/foreach_target.h>
 
+#include "compile/host/kernels/scatter/column-inl.h"
 #include "compile/host/kernels/scatter/loops-inl.h"
 
 #if HWY_ONCE
@@ -11,6 +12,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(JoinRows);
 HWY_EXPORT(FillTables);
+HWY_EXPORT(JoinColumn);
 HWY_EXPORT(JoinTables);
 
 void join_rows(const ScatterProblem& problem, const RowBlock& block) {
@@ -18,6 +20,9 @@ void join_rows(const ScatterProblem& problem, const RowBlock& block) {
 }
 void fill_tables(const ScatterProblem& problem, const GrainTables& grains) {
   HWY_DYNAMIC_DISPATCH(FillTables)(problem, grains);
+}
+void join_column(const ScatterProblem& problem, const ColumnPart& part) {
+  HWY_DYNAMIC_DISPATCH(JoinColumn)(problem, part);
 }
 void join_tables(const ScatterProblem& problem, std::int64_t rows, std::byte* tables,
                  std::byte* result) {

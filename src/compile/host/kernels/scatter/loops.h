@@ -39,4 +39,20 @@ void fill_tables(const ScatterProblem& problem, const GrainTables& grains);
 void join_tables(const ScatterProblem& problem, std::int64_t rows, std::byte* tables,
                  std::byte* result);
 
+/// A range of rows of single elements.
+struct ColumnPart {
+  const std::int32_t* indices;
+  const std::byte* updates;
+  std::byte* result;       // at the first row
+  std::int64_t first_row;  // of those that this device holds
+  std::int64_t rows;
+  int shift;  // the rows are sorted by blocks of 2^shift
+
+  std::size_t blocks() const { return static_cast<std::size_t>(((rows - 1) >> shift) + 1); }
+};
+/// Writes the rows.
+void join_column(const ScatterProblem& problem, const ColumnPart& part);
+/// The most memory of a thread that does so.
+std::int64_t column_bytes(const ScatterProblem& problem, int shift);
+
 }  // namespace tessera::kernels

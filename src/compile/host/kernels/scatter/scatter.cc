@@ -116,6 +116,7 @@ std::int64_t ScatterPlan::thread_bytes() const {
   const std::int64_t rows = problem_.rows.count;
   if (way_ == Way::tables) return cuts_ == 1 ? tables_bytes(rows) : 0;
   if (way_ == Way::parts) return tables_bytes(rows);
+  if (way_ == Way::blocks && problem_.inner == 1) return column_bytes(problem_, shift_);
   const std::int64_t tables = way_ == Way::blocks ? tables_bytes(std::int64_t{1} << shift_) : 0;
   return SortedHits::bytes(problem_, shift_) + tables;
 }
@@ -150,6 +151,14 @@ void ScatterPlan::run(const std::int32_t* indices, const std::byte* updates, std
                          .hits = {}},
                         to);
     }
+    if (way_ == Way::blocks && p.inner == 1) {
+      return join_column(p, {.indices = of_batch,
+                             .updates = of_unit,
+                             .result = to,
+                             .first_row = first.row,
+                             .rows = end.row - first.row,
+                             .shift = shift_});
+    }
     const std::int64_t row_end = end.row + (end.column > 0 ? 1 : 0);
     if (batch != unit / p.outer || !hits->are_of(first.row, row_end)) {
       hits.emplace(p, of_batch, first.row, row_end, shift_);
@@ -161,6 +170,16 @@ void ScatterPlan::run(const std::int32_t* indices, const std::byte* updates, std
       write_blocks(*hits, row_end - first.row, of_unit, to);
     }
   });
+}
+
+std::int64_t column_bytes(const ScatterProblem& p, int shift) {
+  const std::int64_t grains = std::ssize(p.leaf_ends);
+  const std::int64_t blocks = (p.rows.count >> shift) + 1;
+  const auto element = static_cast<std::int64_t>(size_bytes(p.dtype));
+  constexpr std::int64_t kRow = sizeof(std::uint32_t);
+  // What is chosen, and the same sorted, where a row is as wide as an element.
+  return p.count * (kRow + element + 2 * element) +
+         grains * (blocks * kRow + ((std::int64_t{1} << shift) + 1) * element);
 }
 
 void ScatterPlan::write_part(GrainTables grains, std::byte* result) const {

@@ -212,6 +212,12 @@ class Runner {
     TileInput& reg = registers_[at(instruction.targets[0].reg)];
     if (form == Form::rows) {
       std::byte* to = memory_of(instruction.targets[0], tile);
+      if (linear.column_stride == 0 && plan_.space.rows_are_dense(linear)) {
+        const std::byte* from = buffer + start_of(linear, tile) * bytes_of(access.dtype);
+        fill_rows(size_bytes(access.dtype), from, tile.rows, tile.columns, to);
+        reg = {to, false};
+        return;
+      }
       load_rows(rows_of(linear, access.dtype, tile), buffer, to);
       reg = {to, false};
       return;

@@ -15,12 +15,48 @@ namespace tessera::kernels::tiles::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr std::int64_t kMostShortColumns = 8;
+
+/// Fills whole groups of as many rows as a vector has lanes, for rows of few columns; returns how
+/// many rows these are. Each vector of the result is made of lanes of one vector of values.
+template <class T>
+std::int64_t fill_short(const T* values, std::int64_t rows, std::int64_t columns, T* target) {
+  const hn::ScalableTag<T> d;
+  using Index = hn::TFromD<hn::RebindToUnsigned<decltype(d)>>;
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+  if (rows < kLanes) return 0;
+  // Element k of the rows of a group is the value of row k / columns.
+  Index lanes[static_cast<std::size_t>(kLanes * kMostShortColumns)];
+  Index* lane = lanes;
+  for (std::int64_t row = 0; row < kLanes; ++row) {
+    for (std::int64_t c = 0; c < columns; ++c) *lane++ = static_cast<Index>(row);
+  }
+  std::int64_t first = 0;
+  for (; first + kLanes <= rows; first += kLanes) {
+    const auto of_rows = hn::LoadU(d, values + first);
+    for (std::int64_t k = 0; k < columns; ++k, target += kLanes) {
+      const auto indices = hn::SetTableIndices(d, lanes + k * kLanes);
+      hn::StoreU(hn::TableLookupLanes(of_rows, indices), d, target);
+    }
+  }
+  return first;
+}
+
 template <class T>
 void fill_typed(const std::byte* values, std::int64_t rows, std::int64_t columns, std::byte* to) {
   const hn::ScalableTag<T> d;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   T* target = reinterpret_cast<T*>(to);
   T* const end = target + rows * columns;
+  if constexpr (sizeof(T) >= 4) {  // others have no lookup in vectors of every size
+    if (columns <= kMostShortColumns) {
+      const std::int64_t filled =
+          fill_short(reinterpret_cast<const T*>(values), rows, columns, target);
+      values += static_cast<std::size_t>(filled) * sizeof(T);
+      target += filled * columns;
+      rows -= filled;
+    }
+  }
   for (std::int64_t r = 0; r < rows; ++r, target += columns) {
     T value;
     std::memcpy(&value, values + static_cast<std::size_t>(r) * sizeof(T), sizeof(T));

@@ -181,8 +181,8 @@ TEST(TileProgramRows, MayLieInAnyOrder) {
 TEST(TileProgramRows, AreFilledUpToTheirEnds) {
   on_every_target([](const char* /*name*/) {
     for (const std::size_t size : {1U, 2U, 4U, 8U}) {
-      for (const std::size_t columns : {1U, 3U, 16U, 65U, 130U}) {
-        for (const std::size_t rows : {1U, 2U, 7U}) {
+      for (const std::size_t columns : {1U, 2U, 3U, 8U, 16U, 65U, 130U}) {
+        for (const std::size_t rows : {1U, 2U, 7U, 41U}) {
           SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " of " << size);
           std::vector<std::byte> values(rows * size);
           for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i + 1);

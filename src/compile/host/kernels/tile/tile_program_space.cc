@@ -203,9 +203,19 @@ std::int64_t start_of(const Linear& linear, const Tile& tile) {
 void row_starts(const Space& space, const Linear& linear, const Tile& tile, std::int64_t* starts) {
   Index index = tile.index;
   std::int64_t start = start_of(linear, tile);
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    starts[r] = start;
-    for (std::size_t d = space.extents.size(); d-- > 0;) {
+  if (space.extents.empty()) {
+    starts[0] = start;
+    return;
+  }
+  const std::size_t last = space.extents.size() - 1;
+  for (std::int64_t r = 0; r < tile.rows;) {
+    // Rows along the innermost dimension.
+    const std::int64_t end = std::min(tile.rows, r + space.extents[last] - index[last]);
+    for (const std::int64_t step = linear.strides[last]; r < end; ++r, start += step)
+      starts[r] = start;
+    start -= linear.strides[last] * space.extents[last];
+    index[last] = 0;
+    for (std::size_t d = last; d-- > 0;) {
       start += linear.strides[d];
       if (++index[d] < space.extents[d]) break;
       start -= linear.strides[d] * space.extents[d];
