@@ -203,6 +203,73 @@ RowSum row_sum(std::vector<LeafRuns> leaves) {
   return sum;
 }
 
+/// The sum of few terms, wherever they lie: term i is the i-th in row-major order.
+ShortRowSum short_sum(ReduceProblem p) {
+  ShortRowSum sum{.length = num_elements(p.reduced_extents), .additions = {}};
+  std::int64_t stride = 1;
+  for (std::size_t d = p.reduced_extents.size(); d-- > 0; stride *= p.reduced_extents[d])
+    p.reduced_strides[d] = stride;
+  SmallTree<Term> tree;
+  for_each_leaf(p, [&](std::int64_t first, const std::vector<std::int64_t>& sizes) {
+    Term lanes[16];
+    for_each_run(p, sizes, [&](std::int64_t run) {
+      for (std::int64_t i = 0; i < sizes.back(); ++i) {
+        Term& lane = lanes[p.lanes16 ? i % 16 : 0];
+        lane = lane + Term{static_cast<std::int32_t>(first + run + i), &sum.additions};
+      }
+    });
+    for (std::size_t half = 8; half >= 1; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    tree.push(lanes[0]);
+  });
+  sum.result = tree.finish().number;
+  return sum;
+}
+
+bool has_short_sums(const ReduceProblem& p) {
+  const std::int64_t terms = num_elements(p.reduced_extents);
+  return p.kind == ReduceKind::sum && p.dtype == DType::f64 && !p.reduced_extents.empty() &&
+         terms > 0 && terms <= kMostShortTerms;
+}
+
+/// Where the terms of a result are.
+std::vector<std::int64_t> term_offsets(const ReduceProblem& p) {
+  std::vector<std::int64_t> offsets;
+  const std::int64_t stride = p.reduced_strides.back();
+  for_each_run(p, p.reduced_extents, [&](std::int64_t run) {
+    for (std::int64_t i = 0; i < p.reduced_extents.back(); ++i) offsets.push_back(run + i * stride);
+  });
+  return offsets;
+}
+
+/// Sums as many results at once as a block has: each of their terms is a line of the block.
+void run_short(const ReduceProblem& p, const ShortRowSum& sum, const double* in, double* out,
+               std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kResults = 32;
+  alignas(64) double lines[kMostShortTerms * kResults] = {};
+  const std::vector<std::int64_t> offsets = term_offsets(p);
+  const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();
+  const std::int64_t stride = p.kept_strides.empty() ? 0 : p.kept_strides.back();
+  while (begin < end) {
+    const std::int64_t count = std::min({kResults, end - begin, last - begin % last});
+    const double* const from = in + kept_offset(p, begin);
+    double* line = lines;
+    for (const std::int64_t offset : offsets) {
+      for (std::int64_t r = 0; r < count; ++r) line[r] = from[offset + r * stride];
+      line += kResults;
+    }
+    for (const RowAddition& add : sum.additions) {
+      double* const to = lines + add.to * kResults;
+      const double* const other = lines + add.from * kResults;
+      for (std::int64_t r = 0; r < kResults; ++r) to[r] += other[r];
+    }
+    for (std::int64_t r = 0; r < count; ++r)
+      out[begin + r] = lines[sum.result * kResults + r] + 0.0;
+    begin += count;
+  }
+}
+
 /// Sums rows. Grain sums are collected, so that the trees of many rows can be added up at once.
 void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows& rows, float* to) {
   // Of few rows, a block would be all but empty.
@@ -284,6 +351,10 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
     return;
   }
   const std::int64_t terms = num_outputs_ * num_elements(problem_.reduced_extents);
+  if (has_short_sums(problem_)) {
+    merge_dims(problem_.kept_extents, problem_.kept_strides);
+    rows_.of_short = short_sum(problem_);
+  }
   if (is_rowwise(problem_)) rows_ = row_sum(leaf_runs(problem_));
   num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
 }
@@ -320,6 +391,10 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
   if (is_rowwise(p)) {
     run_rows(p, rows_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;
+  }
+  if (has_short_sums(p)) {
+    return run_short(p, rows_.of_short, static_cast<const double*>(input),
+                     static_cast<double*>(output), begin, end);
   }
   // Halves are reduced as f32. A reduction of nothing gives the limit of its own dtype.
   with_element(p.dtype, [&](auto tag) {

@@ -202,6 +202,7 @@ TEST(Reduce, ShortRowsFollowTheDefinition) {
     Random random;
     for (int i = 0; i < num_cases(200); ++i) {
       check_short_rows<float>(random, ReduceKind::sum);
+      check_short_rows<double>(random, ReduceKind::sum);
       for (const ReduceKind kind : {ReduceKind::max, ReduceKind::min}) {
         check_short_rows<float>(random, kind);
         check_short_rows<double>(random, kind);
