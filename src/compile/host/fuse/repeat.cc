@@ -15,7 +15,7 @@ using ir::Function;
 using ir::ValueId;
 
 /// The most work for each element that is repeated.
-constexpr double kMostFlops = 4;
+constexpr double kMostFlops = 2;
 constexpr std::size_t kMostEquations = 6;
 /// Larger regions would hardly get faster.
 constexpr std::size_t kMostInRegion = 64;
