@@ -126,8 +126,48 @@ inline std::size_t NumContinued(std::span<const ColumnRun> runs) {
   return count;
 }
 
+/// For runs of rows of kVectors whole vectors: the sums of a run stay in registers.
+template <std::int64_t kVectors>
+HWY_INLINE void AddNarrowRuns(const float* HWY_RESTRICT from, const ColumnRuns& all,
+                              float* HWY_RESTRICT sums) {
+  const Columns d;
+  for (const ColumnRun& run : all.runs) {
+    const float* HWY_RESTRICT row = from + run.from;
+    hn::Vec<Columns> sum[kVectors];
+    for (std::int64_t v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + run.sums + v * kWide);
+    for (std::int64_t r = 0; r < run.rows; ++r, row += all.row_stride) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kWide));
+      }
+    }
+    for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, sums + run.sums + v * kWide);
+  }
+}
+
+/// Returns false if the rows are not of a few whole vectors.
+HWY_INLINE bool AddNarrow(const float* from, const ColumnRuns& all, float* sums) {
+  if (all.column_stride != 1 || all.columns % kWide != 0) return false;
+  switch (all.columns / kWide) {
+    case 1:
+      AddNarrowRuns<1>(from, all, sums);
+      return true;
+    case 2:
+      AddNarrowRuns<2>(from, all, sums);
+      return true;
+    case 4:
+      AddNarrowRuns<4>(from, all, sums);
+      return true;
+    case 8:
+      AddNarrowRuns<8>(from, all, sums);
+      return true;
+    default:
+      return false;
+  }
+}
+
 void AddColumnRuns(const float* from, const ColumnRuns& all, float* sums) {
   for (std::int64_t i = 0; i < all.repeats; ++i, from += all.repeat_stride) {
+    if (!all.is_dense && AddNarrow(from, all, sums)) continue;
     Ahead ahead(all.is_dense ? from + all.runs.front().from + kAhead : nullptr);
     if (all.column_stride == 1) {
       for (const ColumnRun& run : all.runs) {

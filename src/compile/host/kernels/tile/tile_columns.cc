@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "compile/host/kernels/reduce_internal.h"
-
 namespace tessera::kernels::tiles {
 
 namespace {
@@ -66,26 +64,29 @@ void ColumnGrains::find_box(std::int64_t unit, std::vector<std::int64_t>& first,
   }
 }
 
-void ColumnGrains::add(std::int64_t row, std::int64_t rows, const float* from, float* sums) const {
-  thread_local std::vector<ColumnRun> adding;
-  adding.clear();
+void ColumnGrains::find_runs(std::int64_t row, std::int64_t rows,
+                             std::vector<ColumnRun>& runs) const {
+  runs.clear();
   if (inner_grains_ == 1) {
-    adding.push_back({.from = 0, .rows = rows, .sums = 0});
-  } else {
-    std::int64_t place = row % period_;
-    auto run = std::upper_bound(runs_.begin(), runs_.end(), place,
-                                [](std::int64_t at, const Run& r) { return at < r.end; });
-    for (std::int64_t done = 0; done < rows;) {
-      const std::int64_t count = std::min(run->end - place, rows - done);
-      adding.push_back({.from = done * columns_, .rows = count, .sums = run->grain * columns_});
-      done += count;
-      place += count;
-      if (place < run->end) continue;
-      if (++run == runs_.end()) place = 0, run = runs_.begin();
-    }
+    runs.push_back({.from = 0, .rows = rows, .sums = 0});
+    return;
   }
-  add_column_runs(from,
-                  {.runs = adding,
+  std::int64_t place = row % period_;
+  auto run = std::upper_bound(runs_.begin(), runs_.end(), place,
+                              [](std::int64_t at, const Run& r) { return at < r.end; });
+  for (std::int64_t done = 0; done < rows;) {
+    const std::int64_t count = std::min(run->end - place, rows - done);
+    runs.push_back({.from = done * columns_, .rows = count, .sums = run->grain * columns_});
+    done += count;
+    place += count;
+    if (place < run->end) continue;
+    if (++run == runs_.end()) place = 0, run = runs_.begin();
+  }
+}
+
+void ColumnGrains::add(std::span<const ColumnRun> runs, const float* tile, float* sums) const {
+  add_column_runs(tile,
+                  {.runs = runs,
                    .repeats = 1,
                    .repeat_stride = 0,
                    .row_stride = columns_,

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "compile/host/kernels/reduce_internal.h"
 
 namespace tessera::kernels::tiles {
 
@@ -42,8 +45,9 @@ class ColumnGrains {
       if (d == static_cast<std::size_t>(-1)) return;
     }
   }
-  /// Adds rows of one of these ranges.
-  void add(std::int64_t row, std::int64_t rows, const float* from, float* sums) const;
+  /// The grains of rows of one of these ranges. A tile has its rows one after another.
+  void find_runs(std::int64_t row, std::int64_t rows, std::vector<ColumnRun>& runs) const;
+  void add(std::span<const ColumnRun> runs, const float* tile, float* sums) const;
   /// Adds up the sums of a unit as far as the tree allows, and keeps the nodes.
   void finish_unit(std::int64_t unit, float* sums, float* nodes) const;
   /// Adds up the nodes of all units.

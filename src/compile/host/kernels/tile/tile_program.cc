@@ -39,6 +39,7 @@ struct Scratch {
   std::array<std::int64_t, kTileSize> starts;
   std::vector<float> column_sums;  // of the grains of a unit, register after register
   std::vector<float> nodes;        // of column sums, if one part makes them
+  std::vector<ColumnRun> runs;     // of the tile
 };
 
 // Makes the column sums from the nodes of all units.
@@ -118,9 +119,10 @@ class Runner {
   void add_columns(const Tile& tile) {
     const ColumnGrains& grains = *plan_.column_grains;
     float* sums = scratch_.column_sums.data();
+    grains.find_runs(tile.row, tile.rows, scratch_.runs);
     for (const auto& sum : plan_.program.column_sums) {
       const std::byte* from = dense(registers_[at(sum.reg)], DType::f32, tile.size());
-      grains.add(tile.row, tile.rows, reinterpret_cast<const float*>(from), sums);
+      grains.add(scratch_.runs, reinterpret_cast<const float*>(from), sums);
       sums += grains.unit_floats();
     }
   }
