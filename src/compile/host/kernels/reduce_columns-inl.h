@@ -133,7 +133,7 @@ HWY_INLINE void AddNarrowRuns(const float* HWY_RESTRICT from, const ColumnRuns& 
   const Columns d;
   for (const ColumnRun& run : all.runs) {
     const float* HWY_RESTRICT row = from + run.from;
-    hn::Vec<Columns> sum[kVectors];
+    hn::Vec<Columns> sum[static_cast<std::size_t>(kVectors)];
     for (std::int64_t v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + run.sums + v * kWide);
     for (std::int64_t r = 0; r < run.rows; ++r, row += all.row_stride) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
