@@ -291,6 +291,36 @@ TEST(SplitKeys, OfAWindowHaveTheBitsOfOneDeviceWithGradients) {
   EXPECT_GT(halos, kCases / 2) << "too few of the plans are those that this tests";
 }
 
+/// Some of q, k and v are split over x, the others are whole. There are few keys or few queries.
+Case draw_partly_split(Random& random) {
+  Case c{.mesh = make_mesh({{"x", random.between(2, 3)}, {"y", 2}}),
+         .arrays = {},
+         .specs = {},
+         .mask = {}};
+  const std::int64_t batch = random.between(1, 3);
+  const bool has_few_keys = random.one_in(2);
+  const std::int64_t few = random.between(3, 9), many = random.between(20, 300);
+  const std::int64_t keys = has_few_keys ? few : many, queries = has_few_keys ? many : few;
+  c.mask.before = random.between(0, 9);
+  c.mask.after = random.between(0, 9);
+  c.arrays = {random.numbers({batch, queries, 1, 2}, DType::f32),
+              random.numbers({batch, keys, 1, 2}, DType::f32),
+              random.numbers({batch, keys, 1, 4}, DType::f32)};
+  for (int i = 0; i < 3; ++i) {
+    c.specs.push_back(spec_of({"", random.one_in(2) ? "x" : "", "", random.one_in(3) ? "y" : ""}));
+  }
+  return c;
+}
+
+TEST(SplitKeys, OfSomeOperandsHaveTheBitsOfOneDeviceWithGradients) {
+  Random random(3);
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    const Case c = draw_partly_split(random);
+    expect_bits_of_one_device(c, [&](const Arrays& in) { return with_gradients(c, in); });
+  }
+}
+
 // --- others
 
 /// The derivatives need all keys in any case.
