@@ -52,10 +52,10 @@ class Makers {
   std::vector<std::uint32_t> read_by(const run::Instruction& instruction) const {
     std::vector<std::uint32_t> makers;
     for (const std::uint32_t index : instruction.equations) {
-      for (const ValueId id : function_.equations[index].operands) add(id, makers);
+      for (const ValueId id : function_.equations[index].operands) {
+        add(id, instruction.equations, makers);
+      }
     }
-    const std::uint32_t self = item_[instruction.equations.empty() ? 0 : instruction.equations[0]];
-    std::erase(makers, self);
     std::sort(makers.begin(), makers.end());
     makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
     return makers;
@@ -90,19 +90,22 @@ class Makers {
     return definition_[id] == kNoItem ? nullptr : &function_.equations[definition_[id]];
   }
 
-  void add(ValueId id, std::vector<std::uint32_t>& makers) const {
+  /// `own` are the equations of the item that reads the value. It may compute what others compute
+  /// as well.
+  void add(ValueId id, const std::vector<std::uint32_t>& own,
+           std::vector<std::uint32_t>& makers) const {
     const std::uint32_t index = definition_[id];
-    if (index == kNoItem) return;
+    if (index == kNoItem || std::find(own.begin(), own.end(), index) != own.end()) return;
     if (item_[index] != kNoItem) {
       makers.push_back(item_[index]);
       return;
     }
-    for (const ValueId operand : function_.equations[index].operands) add(operand, makers);
+    for (const ValueId operand : function_.equations[index].operands) add(operand, own, makers);
   }
 
   const Function& function_;
   std::vector<std::uint32_t> definition_;  // per value: its equation
-  std::vector<std::uint32_t> item_;        // per equation
+  std::vector<std::uint32_t> item_;        // per equation: the last one that computes it
 };
 
 class Builder {

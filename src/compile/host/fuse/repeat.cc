@@ -34,9 +34,7 @@ class Repetition {
     for (std::size_t i = 0; i < f_.equations.size(); ++i) {
       if (node_of_[i] != kNoNode && fusion_.nodes[node_of_[i]].is_region) consider(i);
     }
-    for (Node& node : fusion_.nodes) {
-      if (node.is_region) drop_unused(node);
-    }
+    for (const std::size_t n : freed_) drop_unused(fusion_.nodes[n]);
     std::erase_if(fusion_.nodes, [](const Node& node) { return node.equations.empty(); });
   }
 
@@ -147,6 +145,7 @@ class Repetition {
       return;
     }
     fusion_.needs_buffer[value] = false;
+    freed_.insert(home);
     for (const std::size_t n : nodes) add_equations(fusion_.nodes[n], recipe);
   }
 
@@ -180,6 +179,7 @@ class Repetition {
   std::vector<std::size_t> node_of_;          // per equation: the node that stores its result
   std::vector<std::vector<Reader>> readers_;  // per stored value
   std::vector<bool> is_output_;               // per value
+  std::set<std::size_t> freed_;               // nodes that store less than before
 };
 
 }  // namespace
