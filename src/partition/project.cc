@@ -190,7 +190,12 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
                    const std::vector<Atom>& atoms, const Assignment& assignment) {
   const Factors::Dims& dims = factors.rule.operands[operand];
   Sharding sharding = back_project(dims, assignment);
-  for (const ops::OperandWindow& window : factors.rule.windows) {
+  const std::vector<ops::OperandWindow>& windows = factors.rule.windows;
+  // Operands with windows of the same positions must have equal tiles.
+  const bool is_alone = std::all_of(windows.begin(), windows.end(), [&](const auto& window) {
+    return window.operand == windows[0].operand;
+  });
+  for (const ops::OperandWindow& window : windows) {
     if (window.operand != operand) continue;
     Window tiles{
         .dim = window.dim, .offset = window.offset, .terms = {}, .divisor = window.divisor};
@@ -208,6 +213,8 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
     AtomList& own = sharding.dims[window.dim];
     const bool is_main_alone = own == all;
     own = std::move(all);
+    // A window of what is not split may also be read as the whole, operand by operand.
+    if (own.empty() && !is_alone) continue;
     if (is_main_alone && is_shards(tiles, atoms, own, window.size)) continue;
     sharding.windows.push_back(std::move(tiles));
   }
