@@ -263,19 +263,12 @@ struct Planted {
   std::uint64_t num_cases = 60;
 };
 
-/// How many of the first cases fail because of a fault, and the first one that does.
-struct Found {
-  int count = 0;
-  std::optional<fuzz::Case> first;
-};
-
-Found find_fault(const testing::Fault& fault, std::uint64_t num_cases) {
-  Found found;
+/// The first cases that fail because of a fault.
+std::vector<fuzz::Case> find_fault(const testing::Fault& fault, std::uint64_t num_cases) {
+  std::vector<fuzz::Case> found;
   for (std::uint64_t seed = 1; seed <= num_cases; ++seed) {
     const fuzz::Case c = fuzz::make_case(seed);
-    if (!fuzz::check(c, nullptr, fault)) continue;
-    ++found.count;
-    if (!found.first) found.first = c;
+    if (fuzz::check(c, nullptr, fault)) found.push_back(c);
   }
   return found;
 }
@@ -291,7 +284,7 @@ TEST(PlantedFault, TheSuiteFindsEach) {
       {"stale buffer in a body", {.executable = skip_nested_tasks}, 5},
       {"stale carry", {.executable = make_carries_stale}, 2, 200}};
   for (const Planted& one : planted) {
-    EXPECT_GE(find_fault(one.fault, one.num_cases).count, one.least) << one.name;
+    EXPECT_GE(std::ssize(find_fault(one.fault, one.num_cases)), one.least) << one.name;
   }
 }
 
@@ -299,14 +292,20 @@ TEST(PlantedFault, CasesBecomeSmall) {
   for (const testing::Fault& fault :
        {testing::Fault{.tiles = swap_tiles}, testing::Fault{.executable = skip_nested_tasks}}) {
     const fuzz::Check recheck = [&](const fuzz::Case& c) { return fuzz::check(c, nullptr, fault); };
-    const Found found = find_fault(fault, 20);
-    ASSERT_TRUE(found.first.has_value());
-    const std::string rule = recheck(*found.first)->rule;
-    const fuzz::Case small = fuzz::minimised(*found.first, rule, recheck, 20.0);
-    std::size_t size = 0;
-    fuzz::for_each_equation(small.function, [&](const auto&, const auto&) { ++size; });
-    EXPECT_LE(size, 6U) << fuzz::to_string(small);  // a loop, its body and a reader of its result
-    EXPECT_EQ(recheck(small)->rule, rule);
+    std::vector<fuzz::Case> found = find_fault(fault, 20);
+    ASSERT_GE(found.size(), 3U);
+    found.resize(3);
+    std::vector<std::size_t> sizes;
+    for (const fuzz::Case& c : found) {
+      const std::string rule = recheck(c)->rule;
+      const fuzz::Case small = fuzz::minimised(c, rule, recheck, 20.0);
+      EXPECT_EQ(recheck(small)->rule, rule);
+      sizes.push_back(0);
+      fuzz::for_each_equation(small.function, [&](const auto&, const auto&) { ++sizes.back(); });
+      EXPECT_LE(sizes.back(), 12U) << fuzz::to_string(small);
+    }
+    // A loop, its body and a reader of its result.
+    EXPECT_LE(*std::min_element(sizes.begin(), sizes.end()), 6U);
   }
 }
 
