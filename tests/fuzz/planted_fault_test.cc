@@ -1,4 +1,5 @@
 // The fuzz suite can fail: it finds programs and tiles that are made wrong on purpose.
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
