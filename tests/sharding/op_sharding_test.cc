@@ -133,7 +133,7 @@ TEST_P(OpDerivativeSharding, EveryShardingIsOneDevice) {
 
 /// Five keys are read by few of the queries: a window of an array that is not split. The rest of
 /// what goes with the queries is whole.
-TEST(OpSharding, OperandsThatShareAWindowAreReadAlike) {
+TEST(OpWindows, OfOperandsThatShareThemAreReadAlike) {
   const Function f = ir::parse(R"(function main[mesh="a=2,b=3", grains=8](%0: f32[3,300,1,2],
       %1: f32[3,5,1,2], %2: f32[3,5,1,1], %3: f32[3,300,1,1], %4: f32[3,300,1],
       %5: f32[3,300,1]) {
@@ -147,7 +147,7 @@ TEST(OpSharding, OperandsThatShareAWindowAreReadAlike) {
   for (const ValueId id : f.inputs) {
     const Type& type = f.type(id);
     inputs.push_back(testing::random_array(generator, {.type = type, .low = -1.0, .high = 1.0}));
-    placed.inputs.push_back({.dims = std::vector<AtomList>(type.shape.size())});
+    placed.inputs.emplace_back().dims.resize(type.shape.size());
   }
   placed.inputs[0].dims[1] = {0};
   placed.inputs[0].dims[3] = {1};
