@@ -80,7 +80,7 @@ double epsilon_of_largest(std::span<const T> elements) {
 
 template <typename T>
 bool is_close(T x, T y, double max_ulp) {
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     return ulps_between(x, y) <= max_ulp;
   } else if constexpr (std::is_same_v<T, float16>) {
     constexpr double kUnit = 8192.0;
@@ -91,8 +91,6 @@ bool is_close(T x, T y, double max_ulp) {
     // Values that differ by a few ulps of f32 may round to neighbouring bf16 values.
     constexpr double kUnit = 65536.0;
     return ulps_between(x, y) <= (max_ulp > 0.0 ? kUnit : 0.0);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return std::memcmp(&x, &y, sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y));
   } else {
     return x == y;
   }
@@ -235,18 +233,30 @@ Arrays run_sharded(const Function& function, const Placed& placed, const Arrays&
   return run_partitioned(partition_verified(function, placed), placed.output_alias, inputs);
 }
 
-double ulps_between(float x, float y) {
+namespace {
+
+/// The bits of a number that is not negative are its place in the order of all numbers, counted
+/// from +0. -0 is one below it.
+template <typename Bits, typename T>
+double places_between(T x, T y) {
   if (std::isnan(x) || std::isnan(y)) {
     return std::isnan(x) == std::isnan(y) ? 0.0 : std::numeric_limits<double>::infinity();
   }
-  // Index of a float in the order of all floats; -0 is one below +0.
-  auto position = [](float value) {
-    const auto bits = static_cast<std::int64_t>(std::bit_cast<std::uint32_t>(value));
-    constexpr std::int64_t kSign = std::int64_t{1} << 31;
-    return bits < kSign ? bits : kSign - 1 - bits;
+  const auto place = [](T value) {
+    const auto bits = std::bit_cast<Bits>(value);
+    return bits >= 0 ? bits : std::numeric_limits<Bits>::min() - bits - 1;
   };
-  return std::abs(static_cast<double>(position(x) - position(y)));
+  const Bits a = place(x);
+  const Bits b = place(y);
+  // Only places on the same side of 0 have a difference that fits.
+  if ((a < 0) == (b < 0)) return std::abs(static_cast<double>(a - b));
+  return std::abs(static_cast<double>(a) - static_cast<double>(b));
 }
+
+}  // namespace
+
+double ulps_between(float x, float y) { return places_between<std::int32_t>(x, y); }
+double ulps_between(double x, double y) { return places_between<std::int64_t>(x, y); }
 
 std::optional<std::string> first_difference(const HostArray& found, const HostArray& wanted,
                                             const ErrorBound& bound) {

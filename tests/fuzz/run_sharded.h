@@ -63,8 +63,10 @@ Arrays run_partitioned(const ir::Function& partitioned, const std::vector<int>& 
                        const Arrays& inputs, const Fault& fault = {});
 Arrays run_sharded(const ir::Function& function, const Placed& placed, const Arrays& inputs);
 
-/// Number of floats from x to y: 0 for equal bits and for two NaNs, infinite if only one is NaN.
+/// How many numbers y is away from x: 0 for equal bits and for two NaNs, infinite if only one is
+/// NaN.
 double ulps_between(float x, float y);
+double ulps_between(double x, double y);
 /// How much elements may differ, as in ops::Sample.
 struct ErrorBound {
   double max_ulp = 0.0;
