@@ -135,11 +135,12 @@ TEST_P(OpDerivativeSharding, EveryShardingIsOneDevice) {
 /// what goes with the queries is whole.
 TEST(OpWindows, OfOperandsThatShareThemAreReadAlike) {
   const Function f = ir::parse(R"(function main[mesh="a=2,b=3", grains=8](%0: f32[3,300,1,2],
-      %1: f32[3,5,1,2], %2: f32[3,5,1,1], %3: f32[3,300,1,1], %4: f32[3,300,1],
-      %5: f32[3,300,1]) {
-  %6: f32[3,5,1,2], %7: f32[3,5,1,1] = attention_grad_kv[after=3, before=7, drop_rate=0.0,
-      has_bias=false, has_lengths=false, scale=0.5] %0, %1, %2, %3, %4, %5
-  return %6, %7
+      %1: f32[3,5,1,2], %2: f32[3,5,1,1], %3: f32[3,1], %4: f32[300,1]) {
+  %5: f32[3,300,1,1] = broadcast_in_dim[dims=[0,2], shape=[3,300,1,1]] %3
+  %6: f32[3,300,1] = broadcast_in_dim[dims=[1,2], shape=[3,300,1]] %4
+  %7: f32[3,5,1,2], %8: f32[3,5,1,1] = attention_grad_kv[after=3, before=7, drop_rate=0.0,
+      has_bias=false, has_lengths=false, scale=0.5] %0, %1, %2, %5, %6, %6
+  return %7, %8
 })");
   std::mt19937_64 generator(5);
   Arrays inputs;
