@@ -53,6 +53,19 @@ TEST(SumsOfProducts, EndInTheTilesOfAnySplit) {
   }
 }
 
+/// Shards of equal sizes may be cut into grains of different ones: 29 rows on 4 devices are 3 + 4,
+/// 3 + 4, 4 + 3, and 4 + 4.
+TEST(SumsOfColumns, OfUnevenGrains) {
+  const use_mesh scope(make_mesh({{"a", 4}}));
+  const auto f = jit([](Array a, Array b) { return sum(a * b, 0); });
+  for (std::int64_t rows = 8; rows < 70; ++rows) {
+    SCOPED_TRACE(rows);
+    const Array x = numbers({rows, 5}, 1);
+    const Array y = numbers({rows, 5}, 2);
+    expect_same_bits(f(device_put(x, P{"a"}), device_put(y, P{"a"})), f(x, y));
+  }
+}
+
 TEST(SumsOfProducts, OverSeveralAxes) {
   const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}});
   for (const P& sum : {P{{"a", "b"}}, P{none, {"a", "b"}}, P{"a", "b"}, P{"b", "a"}}) {

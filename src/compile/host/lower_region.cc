@@ -469,6 +469,12 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
     const Box box = layout.box(digits);
     std::vector<std::int64_t> key = box.size;
     if (depends_on_position) key.insert(key.end(), box.start.begin(), box.start.end());
+    for (const std::size_t i : node.equations) {
+      const Equation& equation = function.equations[i];
+      if (!node.has_columns || !is_column_sum(function, equation)) continue;
+      const std::vector<std::int64_t> grains = context.extents_key(equation, digits);
+      key.insert(key.end(), grains.begin(), grains.end());
+    }
     const auto [place, is_new] = firsts.try_emplace(std::move(key));
     TileTask& task = place->second;
     if (is_new) {
