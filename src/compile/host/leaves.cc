@@ -13,6 +13,21 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
           .num_shards = layout.num_shards_of(dim)};
 }
 
+namespace {
+
+/// The boundaries of `count` of all `total` grains of a dimension, relative to the first one.
+std::vector<std::int64_t> cuts_between(std::int64_t first, std::int64_t count, std::int64_t total,
+                                       std::int64_t size) {
+  const std::int64_t origin = leaf_start(first, total, size);
+  std::vector<std::int64_t> cuts;
+  for (std::int64_t leaf = 0; leaf <= count; ++leaf) {
+    cuts.push_back(leaf_start(first + leaf, total, size) - origin);
+  }
+  return cuts;
+}
+
+}  // namespace
+
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
                                                  const ir::Function& function,
                                                  const ir::Equation& equation, DType dtype) {
@@ -32,13 +47,8 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
     // The partitioner splits a reduced dimension only if shards consist of whole grains.
     require(counts[dim] % range.num_shards == 0, "a shard of a sum is made of whole grains");
     const std::int64_t num_local = counts[dim] / range.num_shards;
-    const std::int64_t first = range.shard * num_local;
-    const std::int64_t origin = leaf_start(first, counts[dim], range.global_size);
-    std::vector<std::int64_t> local;
-    for (std::int64_t leaf = 0; leaf <= num_local; ++leaf) {
-      local.push_back(leaf_start(first + leaf, counts[dim], range.global_size) - origin);
-    }
-    cuts.push_back(std::move(local));
+    cuts.push_back(
+        cuts_between(range.shard * num_local, num_local, counts[dim], range.global_size));
   }
   return cuts;
 }
@@ -56,10 +66,7 @@ std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const A
   for (const auto& whole : cuts) sizes.push_back(whole.back());
   const std::vector<std::int64_t> counts = leaf_counts(sizes, function.grains);
   for (std::size_t dim = 0; dim < sizes.size(); ++dim) {
-    cuts[dim].clear();
-    for (std::int64_t leaf = 0; leaf <= counts[dim]; ++leaf) {
-      cuts[dim].push_back(leaf_start(leaf, counts[dim], sizes[dim]));
-    }
+    cuts[dim] = cuts_between(0, counts[dim], counts[dim], sizes[dim]);
   }
   return cuts;
 }

@@ -69,10 +69,6 @@ class Repetition {
     for (const ValueId id : f_.outputs) is_output_[base_of(id)] = true;
   }
 
-  bool is_cheap(const Equation& equation) const {
-    return *equation.op->pattern == ops::Pattern::elementwise &&
-           flops_per_element(equation) <= kMostFlops;
-  }
   double flops_per_element(const Equation& equation) const {
     std::vector<Type> operands;
     for (const ValueId id : equation.operands) operands.push_back(f_.type(id));
@@ -84,7 +80,8 @@ class Repetition {
   /// Adds what computes the result of an equation of `node`. Returns false if that is too much.
   bool add_to(Recipe& recipe, const Node& node, std::size_t index) const {
     const Equation& equation = f_.equations[index];
-    if (!is_cheap(equation) || !is_whole(node, equation.results[0])) return false;
+    const bool is_elementwise = *equation.op->pattern == ops::Pattern::elementwise;
+    if (!is_elementwise || !is_whole(node, equation.results[0])) return false;
     if (!recipe.equations.insert(index).second) return true;
     recipe.flops += flops_per_element(equation);
     if (recipe.flops > kMostFlops || recipe.equations.size() > kMostEquations) return false;
