@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/boxes.h"
 #include "compile/host/lower.h"
 
@@ -150,6 +151,7 @@ std::vector<TileTask> lower_dynamic_slice(const LowerContext& context, const Equ
                 .element_bytes = size_bytes(context.function().type(result).dtype)};
     read_starts(context, equation, 1, digits, place, task);
     task.kernel = std::make_shared<DynamicSliceKernel>(std::move(place));
+    task.touched_bytes = 2 * box_bytes(context, result, digits);
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -175,6 +177,7 @@ std::vector<TileTask> lower_dynamic_update_slice(const LowerContext& context,
                 .element_bytes = size_bytes(context.function().type(result).dtype)};
     read_starts(context, equation, 2, digits, place, task);
     task.kernel = std::make_shared<UpdateKernel>(std::move(place));
+    task.touched_bytes = 2 * box_bytes(context, equation.operands[1], digits);
     tasks.push_back(std::move(task));
   }
   return tasks;

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
-  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+  auto tasks = task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const ValueId table = equation.operands[0];
     const IndexShape shape = index_shape(equation, context.box(table, digits).size,
                                          context.box(equation.operands[1], digits).size);
@@ -40,6 +40,12 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
               });
         });
   });
+  for (TileTask& task : tasks) {
+    const AtomDigits digits = context.layout(equation.results[0]).digits(task.writes[0].tile);
+    task.touched_bytes = box_bytes(context, equation.operands[1], digits) +
+                         2 * box_bytes(context, equation.results[0], digits);
+  }
+  return tasks;
 }
 
 std::vector<TileTask> lower_sort(const LowerContext& context, const Equation& equation) {

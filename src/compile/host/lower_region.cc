@@ -442,6 +442,14 @@ KernelKey key_of(const kernels::TileProgram& program) {
   return key;
 }
 
+/// What a program reads and writes at most.
+std::int64_t touched_bytes(const kernels::TileProgram& program) {
+  std::int64_t each = 0;
+  for (const auto& load : program.loads) each += size_bytes(Type{load.access.dtype, {1}});
+  for (const auto& store : program.stores) each += size_bytes(Type{store.access.dtype, {1}});
+  return each * num_elements(program.extents);
+}
+
 std::string name_of(const Function& function, const Node& node) {
   std::string text;
   for (std::size_t i = 0; i < node.equations.size() && i < 4; ++i) {
@@ -482,6 +490,7 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
       builder.build();
       task = builder.take_task();
       kernels::TileProgram program = builder.take_program();
+      task.touched_bytes = touched_bytes(program);
       task.kernel = context.pool().get(key_of(program), [&] {
         return std::make_shared<RegionKernel>(std::move(program), context.num_workers());
       });

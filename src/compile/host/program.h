@@ -45,6 +45,9 @@ struct TileTask {
   std::vector<std::int64_t> scratch = {};                 // bytes of each buffer
   std::int64_t device_scratch_bytes = 0;                  // what one real device needs of it
   bool communicates = false;                              // with other processes
+  /// The bytes of its tiles that it reads and writes, where that is not all of them. A result that
+  /// does not take the memory of its operand is copied besides.
+  std::optional<std::int64_t> touched_bytes = std::nullopt;
 };
 
 struct HostInstruction {

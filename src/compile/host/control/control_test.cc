@@ -128,6 +128,35 @@ TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
   check(f, inputs_of(f), {0});
 }
 
+/// The elements of a large array that a step reads and writes count, not the array.
+TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
+  const char* const text = R"((%0: f32[1000000]<{}>, %1: i32[]<>) {
+  %2: f32[1000000]<{}>, %3: i32[]<> = scan[body={(%0: f32[1000000]<{}>, %1: i32[]<>) {
+    %2: f32[1]<{}> = dynamic_slice[sizes=[1]] %0, %1
+    %3: i32[1]<{}> = broadcast_in_dim[dims=[], shape=[1]] %1
+    %4: f32[1]<{}> = gather[dim=0, num_batch=0] %0, %3
+    %5: f32[1]<{}> = slice[limit=[1], start=[0], stride=[1]] %0
+    %6: f32[1]<{}> = add %2, %4
+    %7: f32[1]<{}> = add %6, %5
+    %8: f32[1000000]<{}> = scatter[dim=0] %0, %3, %7
+    %9: f32[1000000]<{}> = dynamic_update_slice %8, %7, %1
+    LINE
+    return %10, %1
+  }}, length=3, num_carry=2, num_consts=0, reverse=false] %0, %1
+  return %2, %3
+})";
+  const auto is_short = [&](const std::string& line) {
+    const Function f = parsed("none", replaced(text, "LINE", line));
+    const auto executable = compile(f, {.is_donated = {true, false}, .output_alias = {0, -1}});
+    for (const run::Task& task : executable->tasks) {
+      if (task.control != nullptr) return task.control->bodies[0].executable->is_short_body;
+    }
+    return false;
+  };
+  EXPECT_TRUE(is_short("%10: f32[1000000]<{}> = scatter[dim=0] %9, %3, %6"));
+  EXPECT_FALSE(is_short("%10: f32[1000000]<{}> = mul %9, %9"));
+}
+
 TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
   const Function f = parsed("data=2", R"((%0: f32[100,10]<{data},{}>) {
   %1: f32[10,10]<{},{}> = constant[dtype=f32, shape=[10,10], value=0.0]

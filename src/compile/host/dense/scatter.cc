@@ -54,7 +54,12 @@ std::vector<TileTask> lower_scatter(const LowerContext& context, const Equation&
                                             buffers[2] + begin * updates, result);
                              });
   });
-  for (TileTask& task : tasks) task.may_share = {{0, 0}};
+  for (TileTask& task : tasks) {
+    task.may_share = {{0, 0}};
+    const AtomDigits digits = context.layout(equation.results[0]).digits(task.writes[0].tile);
+    task.touched_bytes = box_bytes(context, equation.operands[1], digits) +
+                         2 * box_bytes(context, equation.operands[2], digits);
+  }
   return tasks;
 }
 

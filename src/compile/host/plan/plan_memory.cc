@@ -178,9 +178,31 @@ class MemoryPlanner {
 
   void count_work(const TileTask& task, run::Instruction& instruction) const {
     if (task.kernel != nullptr) instruction.flops += task.kernel->flops();
+    std::int64_t whole = 0;
     for (const auto* tiles : {&task.reads, &task.writes}) {
-      for (const TileRef& tile : *tiles) instruction.bytes += lives_[number(tile)].bytes;
+      for (const TileRef& tile : *tiles) whole += lives_[number(tile)].bytes;
     }
+    instruction.bytes += std::min(whole, task.touched_bytes ? touched_bytes(task) : whole);
+  }
+
+  std::int64_t touched_bytes(const TileTask& task) const {
+    std::int64_t bytes = *task.touched_bytes;
+    for (const auto& [write, read] : task.may_share) {
+      if (!lies_in(task.writes[write], task.reads[read])) {
+        bytes += 2 * lives_[number(task.writes[write])].bytes;
+      }
+    }
+    return bytes;
+  }
+
+  /// Whether a tile that is written has the memory of one that is read.
+  bool lies_in(const TileRef& written, const TileRef& read) const {
+    const std::uint32_t to = places_[number(written)], from = places_[number(read)];
+    if (to == from) return true;
+    const run::Place& result = executable_.places[to];
+    const run::Place& operand = executable_.places[from];
+    return result.space == run::Place::Space::output && operand.space == run::Place::Space::input &&
+           executable_.outputs[result.port].alias == static_cast<int>(operand.port);
   }
 
   static std::vector<run::SourceTile> written_by(const TileTask& task) {
