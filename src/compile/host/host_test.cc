@@ -605,7 +605,8 @@ TEST(PlanMemory, AnOptimiserUpdatesDonatedBuffersInPlace) {
   constexpr std::int64_t kWeights = 64 * 32 * 4;
   const run::Executable apart = checked_plan(f, no_donation(f));
   EXPECT_EQ(apart.outputs[1].alias, -1);
-  EXPECT_EQ(apart.device_peak_bytes - in_place.device_peak_bytes, 2 * kWeights);
+  // The gradient lies in the memory of a result that has its own.
+  EXPECT_EQ(apart.device_peak_bytes - in_place.device_peak_bytes, kWeights);
 }
 
 TEST(PlanMemory, ADonatedBufferThatIsReadLaterIsNotReused) {
@@ -644,7 +645,8 @@ TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
   }
   const run::Executable plan = plan_memory(program, no_donation(f));
   EXPECT_EQ(PlanCheck(program, plan).fault(), "");
-  EXPECT_EQ(plan.arena_bytes, 3 * 64);
+  // That of %1; %2 lies in the memory of the result.
+  EXPECT_EQ(plan.arena_bytes, 64);
 }
 
 TEST(PlanMemory, ATileThatAnOpReadsTwiceIsNotOverwritten) {

@@ -8,6 +8,7 @@
 #include "compile/host/mpmd/group_bytes.h"
 #include "compile/host/mpmd/group_clocks.h"
 #include "compile/host/plan/arena.h"
+#include "compile/host/plan/lives.h"
 
 namespace tessera::compile::host {
 
@@ -19,27 +20,20 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// When a tile is written and last read, in instruction numbers.
-struct Life {
-  std::int64_t bytes = 0;
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
 class MemoryPlanner {
  public:
   MemoryPlanner(const HostProgram& program, const CompileOptions& options)
       : program_(program),
         f_(*program.function),
         options_(options),
+        lives_(program),
         clocks_(program),
         arenas_(index(program.groups.count) + 1),
         expired_(arenas_.size()),
         chains_(arenas_.size()) {}
 
   run::Executable plan() {
-    number_tiles();
-    find_lives();
+    find_ports();
     choose_aliases();
     emit_tasks();
     join_arenas();
@@ -59,17 +53,11 @@ class MemoryPlanner {
     return index(program_.instructions[instruction].info.group + 1);
   }
 
-  // --- tiles have consecutive numbers, value after value
+  std::size_t number(const TileRef& ref) const { return lives_.number(ref); }
 
-  void number_tiles() {
-    first_tile_.push_back(0);
-    for (ValueId id = 0; id < f_.values.size(); ++id) {
-      const std::int64_t count = program_.layouts[id].num_tiles();
-      for (std::int64_t tile = 0; tile < count; ++tile) {
-        lives_.push_back({.bytes = tile_bytes(f_, program_.layouts[id], id, tile)});
-      }
-      first_tile_.push_back(first_tile_.back() + static_cast<std::size_t>(count));
-    }
+  // --- ports
+
+  void find_ports() {
     input_of_.assign(f_.values.size(), -1);
     output_of_.assign(f_.values.size(), -1);
     for (std::size_t i = 0; i < f_.inputs.size(); ++i) {
@@ -80,81 +68,43 @@ class MemoryPlanner {
     }
   }
 
-  std::size_t number(const TileRef& ref) const {
-    return first_tile_[ref.value] + static_cast<std::size_t>(ref.tile);
-  }
-
-  void find_lives() {
-    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-      for (const TileTask& task : program_.instructions[i].tasks) {
-        for (const TileRef& ref : task.writes) {
-          lives_[number(ref)].begin = i;
-          lives_[number(ref)].end = std::max(lives_[number(ref)].end, i);
-        }
-        for (const TileRef& ref : task.reads) {
-          lives_[number(ref)].end = std::max(lives_[number(ref)].end, i);
-        }
-      }
-    }
-  }
-
-  // --- ports
-
   /// A donated input gives its buffers to an output, unless it is still read after or while the
   /// output is written.
   void choose_aliases() {
+    std::vector<int> alias;
     for (std::size_t i = 0; i < f_.inputs.size(); ++i) {
       run::Port port;
       port.is_donated = options_.is_donated[i];
-      port.tile_bytes = bytes_of(f_.inputs[i]);
+      port.tile_bytes = lives_.bytes_of(f_.inputs[i]);
       executable_.inputs.push_back(std::move(port));
     }
     for (std::size_t i = 0; i < f_.outputs.size(); ++i) {
       run::Port port;
-      port.tile_bytes = bytes_of(f_.outputs[i]);
+      port.tile_bytes = lives_.bytes_of(f_.outputs[i]);
       const int donated = options_.output_alias[i];
       if (donated >= 0 && can_alias(f_.outputs[i], f_.inputs[static_cast<std::size_t>(donated)])) {
         port.alias = donated;
       }
+      alias.push_back(port.alias);
       executable_.outputs.push_back(std::move(port));
     }
-  }
-
-  std::vector<std::int64_t> bytes_of(ValueId id) const {
-    std::vector<std::int64_t> bytes;
-    for (std::int64_t tile : program_.tiles(id)) bytes.push_back(lives_[number({id, tile})].bytes);
-    return bytes;
+    if (!is_grouped()) in_ports_ = values_in_ports(program_, lives_, alias);
   }
 
   bool can_alias(ValueId output, ValueId input) const {
-    if (bytes_of(output) != bytes_of(input)) return false;
-    if (output == input) return true;
-    for (std::int64_t tile : program_.tiles(output)) {
-      const Life& from = lives_[number({input, tile})];
-      const Life& to = lives_[number({output, tile})];
-      if (from.end > to.begin) return false;
-      if (from.end == to.begin && !shares_in_place({output, tile}, {input, tile})) return false;
-    }
-    return true;
+    return output == input || lives_.may_follow(output, input);
   }
 
-  bool shares_in_place(const TileRef& write, const TileRef& read) const {
-    const std::size_t instruction = lives_[number(write)].begin;
-    for (const TileTask& task : program_.instructions[instruction].tasks) {
-      const bool writes =
-          std::find(task.writes.begin(), task.writes.end(), write) != task.writes.end();
-      const bool reads = std::find(task.reads.begin(), task.reads.end(), read) != task.reads.end();
-      if (!writes && !reads) continue;
-      if (writes != reads) return false;
-      // Another operand may read elements that have already been overwritten.
-      if (std::count(task.reads.begin(), task.reads.end(), read) != 1) return false;
-      const bool may =
-          std::any_of(task.may_share.begin(), task.may_share.end(), [&](const auto& pair) {
-            return task.writes[pair.first] == write && task.reads[pair.second] == read;
-          });
-      if (!may) return false;
-    }
-    return true;
+  /// The output whose memory a value that is written takes, or -1.
+  int output_with_memory_of(ValueId id) const {
+    if (output_of_[id] >= 0 || is_grouped()) return output_of_[id];
+    return in_ports_.port[id];
+  }
+
+  /// What was in the memory of an output before the value; kNoValue if nothing was.
+  ValueId before_in_port(ValueId id, const run::Port& output) const {
+    if (!is_grouped()) return in_ports_.before[id];
+    return output.alias < 0 ? ir::kNoValue : f_.inputs[static_cast<std::size_t>(output.alias)];
   }
 
   // --- tasks and places
@@ -201,7 +151,9 @@ class MemoryPlanner {
     if (to == from) return true;
     const run::Place& result = executable_.places[to];
     const run::Place& operand = executable_.places[from];
-    return result.space == run::Place::Space::output && operand.space == run::Place::Space::input &&
+    if (result.space != run::Place::Space::output) return false;
+    if (operand.space == run::Place::Space::output) return operand.port == result.port;
+    return operand.space == run::Place::Space::input &&
            executable_.outputs[result.port].alias == static_cast<int>(operand.port);
   }
 
@@ -297,16 +249,14 @@ class MemoryPlanner {
                    std::vector<std::uint32_t>& before) {
     const TileRef& ref = task.writes[write];
     const std::size_t tile = number(ref);
-    if (output_of_[ref.value] >= 0) {
-      const auto port = static_cast<std::uint32_t>(output_of_[ref.value]);
+    if (const int output = output_with_memory_of(ref.value); output >= 0) {
+      const auto port = static_cast<std::uint32_t>(output);
       places_[tile] = add_place({.space = run::Place::Space::output,
                                  .port = port,
                                  .tile = tile_of_port(ref),
                                  .offset = 0});
-      const int alias = executable_.outputs[port].alias;
-      if (alias >= 0) {
-        wait_for(number({f_.inputs[static_cast<std::size_t>(alias)], ref.tile}), before);
-      }
+      const ValueId previous = before_in_port(ref.value, executable_.outputs[port]);
+      if (previous != ir::kNoValue) wait_for(number({previous, ref.tile}), before);
       return;
     }
     if (!share_in_place(instruction, task, write, before)) place_in_arena(tile, before);
@@ -326,7 +276,7 @@ class MemoryPlanner {
   std::uint32_t place_scratch(std::size_t instruction, std::uint32_t task, std::int64_t bytes,
                               std::vector<std::uint32_t>& before) {
     const std::size_t tile = lives_.size();
-    lives_.push_back({.bytes = bytes, .begin = instruction, .end = instruction});
+    lives_.add({.bytes = bytes, .begin = instruction, .end = instruction});
     places_.push_back(kNoPlace);
     writer_.push_back(task);
     readers_.emplace_back();
@@ -344,7 +294,7 @@ class MemoryPlanner {
       auto& dying = expiring_[instruction];
       const auto found = std::find(dying.begin(), dying.end(), from);
       if (found == dying.end() || lives_[from].bytes != lives_[to].bytes) continue;
-      if (!shares_in_place(task.writes[write], task.reads[read])) continue;
+      if (!lives_.shares_in_place(task.writes[write], task.reads[read])) continue;
       if (is_grouped() && !is_alone_with(instruction, from)) continue;
       dying.erase(found);
       wait_for(from, before);
@@ -483,7 +433,7 @@ class MemoryPlanner {
   void find_device_bytes() {
     std::int64_t ports = 0;
     for (ValueId id = 0; id < f_.values.size(); ++id) {
-      const std::vector<std::int64_t> bytes = bytes_of(id);
+      const std::vector<std::int64_t> bytes = lives_.bytes_of(id);
       const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
       const int output = output_of_[id];
       if (input_of_[id] >= 0) {
@@ -498,7 +448,7 @@ class MemoryPlanner {
         continue;
       }
       const std::size_t tile = number({id, program_.tiles(id)[0]});
-      if (writer_[tile] == kNoTask) continue;
+      if (writer_[tile] == kNoTask || output_with_memory_of(id) >= 0) continue;
       hold(id, largest, lives_[tile].begin, lives_[tile].end);
     }
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -536,10 +486,10 @@ class MemoryPlanner {
   /// it is an argument or a result.
   void hold(const Unmade& unmade) {
     const auto [id, first, last, instead, is_ahead] = unmade;
-    const std::int64_t bytes = bytes_of(id)[0];
+    const std::int64_t bytes = lives_.bytes_of(id)[0];
     const bool is_counted =
         instead != ir::kNoValue && input_of_[instead] < 0 && output_of_[instead] < 0;
-    const std::int64_t more = bytes - (is_counted ? bytes_of(instead)[0] : 0);
+    const std::int64_t more = bytes - (is_counted ? lives_.bytes_of(instead)[0] : 0);
     const std::size_t whole = is_ahead ? last : first;
     hold(id, bytes, whole, whole);
     if (first < last) hold(id, more, first + (is_ahead ? 0 : 1), last - (is_ahead ? 1 : 0));
@@ -563,10 +513,10 @@ class MemoryPlanner {
   const HostProgram& program_;
   const Function& f_;
   const CompileOptions& options_;
+  Lives lives_;  // scratch last
   run::Executable executable_;
-  std::vector<std::size_t> first_tile_;  // per value, and the total at the end
-  std::vector<Life> lives_;              // per tile, scratch last
-  std::vector<int> input_of_;            // per value: port, or -1
+  PortValues in_ports_;        // not of a program with groups
+  std::vector<int> input_of_;  // per value: port, or -1
   std::vector<int> output_of_;
   std::vector<std::uint32_t> places_;  // per tile
   std::vector<std::uint32_t> writer_;  // per tile: its task
