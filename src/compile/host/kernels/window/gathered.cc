@@ -24,7 +24,7 @@ struct Limits {
   std::int64_t fewest_rows, most_rows, most_columns;
   std::int64_t unit_of_columns;
   std::int64_t most_steps;  // of a piece, unless a grain has more
-  std::int64_t row_unit;    // of parts
+  std::int64_t part_of_l2;  // that a piece may take: 2 is a half
 };
 
 Limits limits_of_floats() {
@@ -33,17 +33,18 @@ Limits limits_of_floats() {
           .most_columns = 64,
           .unit_of_columns = gemm::kernels().lanes,
           .most_steps = 256,
-          .row_unit = 16};
+          .part_of_l2 = 2};
 }
 
-// Without copies, each product would make words of its own.
+// Without copies, each product makes words of its own, so they pay sooner. Long pieces are read in
+// long runs.
 Limits limits_of_words() {
   return {.fewest_rows = 8,
           .most_rows = 64,
           .most_columns = 64,
           .unit_of_columns = 1,
-          .most_steps = 512,
-          .row_unit = 16};
+          .most_steps = 1024,
+          .part_of_l2 = 4};
 }
 
 thread_local gemm::Scratch t_gathered;
@@ -131,7 +132,7 @@ struct GatheredProducts::State {
 };
 
 bool GatheredProducts::State::cut_rows(std::span<const GemmProblem> problems, int num_workers) {
-  const std::int64_t rows = std::ssize(problems[0].a.outer), unit = limits.row_unit;
+  const std::int64_t rows = std::ssize(problems[0].a.outer), unit = gather::kRowBlock;
   for (row_parts = std::clamp<std::int64_t>(rows / unit, 1, num_workers); row_parts > 1;
        --row_parts) {
     if (rows % (row_parts * unit) == 0) break;
@@ -153,7 +154,8 @@ bool GatheredProducts::State::add_group(std::vector<GemmProblem> products,
   }
   gather::Gathering gathering(products);
   if (make_words != nullptr) gathering.take_pairs(make_words);
-  const std::int64_t most_floats = caches.l2 / static_cast<std::int64_t>(2 * sizeof(float));
+  const std::int64_t most_floats =
+      caches.l2 / limits.part_of_l2 / static_cast<std::int64_t>(sizeof(float));
   if (!gathering.run(most_floats, limits.most_steps)) return false;
   ProductGroup& group = groups.emplace_back();
   group.a = std::move(gathering.a);

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <hwy/cache_control.h>
-#include <numeric>
 
 namespace tessera::kernels::gather {
 
 namespace {
 
 constexpr std::int64_t kUnit = 8;  // floats that are copied at once
-// Rows of A that are next to each other in a copy: a line.
-constexpr std::int64_t kRowBlock = 16;
 
 void copy_columns(const SourceRun& run, const float* from, std::int64_t columns, std::int64_t block,
                   float* to) {
@@ -21,21 +17,6 @@ void copy_columns(const SourceRun& run, const float* from, std::int64_t columns,
     for (; done + kUnit <= columns; done += kUnit)
       std::memcpy(to + done, from + done, kUnit * sizeof(float));
     for (; done < columns; ++done) to[done] = from[done];
-  }
-}
-
-// Runs of terms are so short that the processor does not foresee them.
-constexpr std::size_t kRunsAhead = 8;
-
-void ask_for(const SourceRun& run, const std::uint16_t* terms, std::int64_t width) {
-  constexpr auto kLine = static_cast<std::int64_t>(gemm::kLineBytes / sizeof(std::uint16_t));
-  const bool is_alone = run.from.second == Source::kNone;
-  for (std::int64_t from = 0; from <= (run.count - 1) * run.step;
-       from += std::max(run.step, kLine)) {
-    for (std::int64_t i = from; i < from + width; i += kLine) {
-      hwy::Prefetch(terms + run.from.first + i);
-      if (!is_alone) hwy::Prefetch(terms + run.from.second + i);
-    }
   }
 }
 
@@ -203,9 +184,7 @@ void Copies::copy(const void* from, std::int64_t piece, float* to) const {
         copy_columns(runs[r], static_cast<const float*>(from) + column, columns, block, next);
         continue;
       }
-      const auto* terms = static_cast<const std::uint16_t*>(from);
-      if (column == 0 && r + kRunsAhead < runs.size()) ask_for(runs[r + kRunsAhead], terms, width);
-      make_words_of(runs[r], terms + column, columns, next);
+      make_words_of(runs[r], static_cast<const std::uint16_t*>(from) + column, columns, next);
     }
   }
 }

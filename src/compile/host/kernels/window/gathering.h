@@ -16,6 +16,9 @@ using Offsets = std::vector<std::int64_t>;
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+/// Rows of A that are next to each other in a copy: a line.
+inline constexpr std::int64_t kRowBlock = 16;
+
 /// A vector of a copy: a vector of an operand, or words of two vectors of terms.
 struct Source {
   static constexpr std::int64_t kNone = INT64_MIN;
