@@ -227,6 +227,12 @@ Case make_case_of_pairs(Random& random) {
   made.b = testing::random_values<float>(
       random, testing::at((made.rows * made.columns - 1) * made.y_step + made.features),
       random.one_in(3));
+  if (random.one_in(2)) {
+    // Products underflow, and sums are zeros of both signs.
+    for (auto* values : {&made.a, &made.b}) {
+      for (float& x : *values) x *= 0x1p-66F;
+    }
+  }
   made.c_size = made.channels * made.wide * made.features;
   return made;
 }
@@ -253,7 +259,7 @@ TEST(GatheredProducts, OfPairsAreSumsOfTheUnit) {
     ASSERT_EQ(bits_of_numbers(c), bits_of_numbers(expected));
     numbers += std::count_if(c.begin(), c.end(), [](float x) { return std::isfinite(x); });
   }
-  EXPECT_GT(gathered, 20);
+  EXPECT_GT(gathered, 5);
   EXPECT_GT(numbers, 1000);
 }
 
