@@ -104,6 +104,35 @@ Case narrow_case(Random& random) {
           .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
 }
 
+/// A convolution of bf16 whose kernel's gradient has a product for each element of the window, and
+/// sums over images that are often odd in number.
+Case kernel_case(Random& random) {
+  const std::int64_t channels = random.chance(50) ? 16 : random.between(8, 36);
+  const std::int64_t features = random.chance(50) ? 16 : random.between(1, 36);
+  Shape image = {random.chance(50) ? random.between(1, 8) : random.between(14, 33)};
+  Shape kernel;
+  ConvOptions options;
+  Pairs padding;
+  for (int i = 0; i < 2; ++i) {
+    kernel.push_back(random.between(2, 3));
+    options.strides.push_back(random.between(1, 2));
+    options.kernel_dilation.push_back(random.chance(30) ? 2 : 1);
+    padding.emplace_back(random.between(0, 2), random.between(0, 2));
+    image.push_back(random.between(5, 9));
+  }
+  options.padding = padding;
+  image.push_back(channels);
+  kernel.insert(kernel.end(), {channels, features});
+  std::string text =
+      fmt::format("conv {} with {}, strides {}, dilation {}", to_string(image), to_string(kernel),
+                  to_string(options.strides), to_string(options.kernel_dilation));
+  for (const auto& [low, high] : padding) text += fmt::format(", pad {} {}", low, high);
+  return {.text = text,
+          .inputs = {astype(testing::numbers(image, 1), DType::bf16),
+                     astype(testing::numbers(kernel, 2), DType::bf16)},
+          .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
+}
+
 Case pool_case(Random& random) {
   const std::int64_t space = random.between(1, 2);
   Shape image = {random.between(1, 4)};
@@ -174,9 +203,13 @@ void check(const Case& c, Random& random, const std::string& text) {
   expect_bits(results(c, inputs), wanted, text + c.text + " on " + to_string(mesh) + specs);
 }
 
-TEST(RandomWindows, HaveTheBitsOfTheReference) {
+unsigned first_seed() {
   const char* seed = std::getenv("TESSERA_SEED");
-  const unsigned first = seed == nullptr ? 1 : static_cast<unsigned>(std::atoi(seed));
+  return seed == nullptr ? 1 : static_cast<unsigned>(std::atoi(seed));
+}
+
+TEST(RandomWindows, HaveTheBitsOfTheReference) {
+  const unsigned first = first_seed();
   for (unsigned i = first; i < first + 60 && !HasFailure(); ++i) {
     Random random(i);
     const Case c = random.chance(75) ? conv_case(random) : pool_case(random);
@@ -191,6 +224,18 @@ TEST(RandomWindows, OfHalfPrecisionHaveTheBitsOfTheUnit) {
       Random random(i);
       const Case c = narrow_case(random);
       check(c, random, fmt::format("{}, {}: ", name(unit), i));
+    }
+  }
+  set_dot_unit("auto");
+}
+
+TEST(RandomWindows, GradientsOfKernelsHaveTheBitsOfTheUnit) {
+  for (const DotUnit unit : compile::dot_units()) {
+    set_dot_unit(name(unit));
+    for (unsigned i = first_seed(); i < first_seed() + 16 && !HasFailure(); ++i) {
+      Random random(i);
+      const Case c = kernel_case(random);
+      check(c, random, fmt::format("TESSERA_SEED={}, {}: ", i, name(unit)));
     }
   }
   set_dot_unit("auto");

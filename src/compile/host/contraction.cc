@@ -112,8 +112,8 @@ class GemmKernel final : public run::Kernel {
   Operands operands_;
 };
 
-/// Products of f32 in another way: of vectors, by channel, or of operands that are gathered.
-template <class Products>
+/// Products in another way: of vectors, by channel, or of operands that are gathered.
+template <class Products, class Element = float>
 class ProductsKernel final : public run::Kernel {
  public:
   ProductsKernel(Products products, const Operands& operands)
@@ -123,8 +123,8 @@ class ProductsKernel final : public run::Kernel {
   std::int64_t flops() const override { return products_.flops(); }
   std::int64_t scratch_bytes() const override { return products_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    products_.run(reinterpret_cast<const float*>(buffers[0]) + operands_.a_offset,
-                  reinterpret_cast<const float*>(buffers[1]) + operands_.b_offset,
+    products_.run(reinterpret_cast<const Element*>(buffers[0]) + operands_.a_offset,
+                  reinterpret_cast<const Element*>(buffers[1]) + operands_.b_offset,
                   reinterpret_cast<float*>(buffers[2]), part);
   }
 
@@ -175,6 +175,12 @@ std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem>
             kernels::GatheredProducts::of(problems, operands.num_workers, operands.caches))
       return std::make_shared<ProductsKernel<kernels::GatheredProducts>>(std::move(*products),
                                                                          operands);
+  }
+  if (operands.dtype == DType::bf16 && operands.dot_unit == DotUnit::avx512_bf16) {
+    if (auto products =
+            kernels::GatheredProducts::of_pairs(problems, operands.num_workers, operands.caches))
+      return std::make_shared<ProductsKernel<kernels::GatheredProducts, std::uint16_t>>(
+          std::move(*products), operands);
   }
   const auto pieces = static_cast<std::size_t>(problems[0].pieces);
   const std::size_t of_a = static_cast<std::size_t>(problems[0].products) * pieces;

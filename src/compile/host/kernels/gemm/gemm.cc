@@ -385,6 +385,10 @@ GemmPlan GemmPlan::with_emulated_amx(GemmProblem problem, int num_workers,
   return GemmPlan(std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(),
                                                 num_workers, caches));
 }
+GemmPlan GemmPlan::of_words(GemmProblem problem, int num_workers, const CacheSizes& caches) {
+  return GemmPlan(std::make_unique<const State>(std::move(problem), gemm::unit_of_words(),
+                                                num_workers, caches));
+}
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
 GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;

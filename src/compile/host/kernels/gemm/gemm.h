@@ -65,6 +65,9 @@ class GemmPlan {
   /// is there to test packing and tiles where the instructions are missing.
   static GemmPlan with_emulated_amx(GemmProblem problem, int num_workers,
                                     const CacheSizes& caches = {});
+  /// For operands that are words of two terms of bf16, the first one in the high half, for
+  /// DotUnit::avx512_bf16. Offsets and grains count words.
+  static GemmPlan of_words(GemmProblem problem, int num_workers, const CacheSizes& caches = {});
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;

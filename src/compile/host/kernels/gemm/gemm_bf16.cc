@@ -49,6 +49,11 @@ struct PairProduct {
   }
 };
 
+// The same for words in place: offsets count words.
+struct WordProduct : PairProduct {
+  using Element = float;
+};
+
 // Terms whose sum reveals the order of the additions, the rounding and the handling of subnormals.
 struct Probe {
   float sum, x0, y0, x1, y1;
@@ -76,6 +81,20 @@ bool is_as_defined() {
   });
 }
 
+void make_words(const WordsArgs& args) {
+  const V32 padding = hn::Set(D32(), args.padding);
+  for (std::int64_t i = 0; i < args.count; ++i) {
+    const std::uint16_t* first = args.first + i * args.step;
+    const std::uint16_t* second = args.second == nullptr ? nullptr : args.second + i * args.step;
+    float* to = args.to + i * args.to_step;
+    for (std::int64_t at = 0; at < args.columns; at += kLanes) {
+      const std::int64_t rest = args.columns - at;
+      const V32 low = second == nullptr ? padding : load_lanes(second + at, rest);
+      store_word(AsPairs::word(load_lanes(first + at, rest), low), to + at);
+    }
+  }
+}
+
 Unit avx512_bf16() {
   static const bool kHas = __builtin_cpu_supports("avx512bf16") && is_as_defined();
   if (!kHas) return {};
@@ -95,9 +114,24 @@ Unit avx512_bf16() {
           .rows_packed = rows_kernels<FloatColumns, PairProduct>()};
 }
 
+Unit words() {
+  if (avx512_bf16().kernels == nullptr) return {};
+  static const Kernels kTable = [] {
+    Kernels out = kernels_without_tiles();
+    fill_tiles<Operands::packed, WordProduct>(out);
+    fill_tiles<Operands::a_in_place, WordProduct>(out);
+    fill_tiles<Operands::b_in_place, WordProduct>(out);
+    fill_tiles<Operands::a_by_table, WordProduct>(out);
+    fill_tiles<Operands::by_tables, WordProduct>(out);
+    return out;
+  }();
+  return {.kernels = &kTable, .reads_in_place = true, .make_words = &make_words};
+}
+
 #else
 
 Unit avx512_bf16() { return {}; }
+Unit words() { return {}; }
 
 #endif
 
@@ -111,6 +145,7 @@ namespace gemm {
 
 HWY_EXPORT(portable);
 HWY_EXPORT(avx512_bf16);
+HWY_EXPORT(words);
 
 Unit unit_of_bf16(DotUnit unit) {
   if (unit == DotUnit::amx_bf16) return amx_bf16();
@@ -118,6 +153,12 @@ Unit unit_of_bf16(DotUnit unit) {
   Unit result = HWY_DYNAMIC_DISPATCH(portable)();
   result.kernels = &kernels();
   result.rows_packed = rows_kernels_of_f32();
+  return result;
+}
+
+Unit unit_of_words() {
+  Unit result = HWY_DYNAMIC_DISPATCH(words)();
+  result.pack = kernels().pack;
   return result;
 }
 

@@ -183,6 +183,20 @@ struct RowsArgs {
 };
 
 using RowsKernel = void (*)(const RowsArgs& args);
+
+/// Rows of bf16 that are made into words of two terms, for units that take pairs.
+struct WordsArgs {
+  const std::uint16_t* first;   ///< the row of the first terms
+  const std::uint16_t* second;  ///< nullptr: all words have `padding` in its place
+  std::int64_t step;            ///< between rows
+  std::int64_t count;           ///< of rows
+  std::int64_t columns;
+  std::uint16_t padding;
+  float* to;  ///< written in whole vectors
+  std::int64_t to_step;
+};
+
+using WordsKernel = void (*)(const WordsArgs& args);
 inline constexpr std::int64_t kMostFewRows = 4;
 /// Indexed by rows - 1.
 using RowsKernels = std::array<RowsKernel, kMostFewRows>;
@@ -237,6 +251,7 @@ struct Unit {
   RowsKernels rows_in_place = {};
   RowsKernels rows_of_adjacent_terms = {};  ///< where B has adjacent k
   RowsKernels rows_packed = {};
+  WordsKernel make_words = nullptr;  ///< of terms, where the unit's steps are words
   /// The most steps that are multiplied by one instruction, as a block. Blocks begin with the grain
   /// and are filled up at its end. If no grain is that long, blocks are as long as the longest.
   std::int64_t block = 1;
@@ -247,6 +262,8 @@ struct Unit {
 
 Unit unit_of_f32();
 Unit unit_of_bf16(DotUnit unit);
+/// avx512_bf16 for operands that are words of two terms already, the first one in the high half.
+Unit unit_of_words();
 /// Without kernels where the processor or the system does not have tile registers.
 Unit amx_bf16();
 /// amx_bf16 without its instructions: plain loops in place of tile registers.

@@ -1,32 +1,53 @@
 #include "compile/host/kernels/window/gathered.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 #include "compile/host/kernels/gemm/gemm_scratch.h"
+#include "compile/host/kernels/window/gathering.h"
 
 namespace tessera::kernels {
 
 namespace {
 
-using Offsets = std::vector<std::int64_t>;
+using gather::at;
+using gather::Copies;
+using gather::Offsets;
 
 constexpr std::int64_t kFewestProducts = 4;
-constexpr std::int64_t kMostTerms = 256;  // of a piece, unless a grain is longer
-constexpr std::int64_t kUnit = 8;         // floats that are copied at once
-// Rows of A that are next to each other in a copy: a line. Products with fewer rows take too little
-// time beside that of their copies.
-constexpr std::int64_t kRowBlock = 16;
-constexpr std::int64_t kFewestRows = 2 * kRowBlock;
-constexpr std::int64_t kMostRows = 4 * kRowBlock;
-constexpr std::int64_t kMostColumns = 64;
+
+/// Which products are worth copies, and how large these are. Products with fewer rows take too
+/// little time beside that of their copies.
+struct Limits {
+  std::int64_t fewest_rows, most_rows, most_columns;
+  std::int64_t unit_of_columns;
+  std::int64_t most_steps;  // of a piece, unless a grain has more
+  std::int64_t part_of_l2;  // that a piece may take: 2 is a half
+};
+
+Limits limits_of_floats() {
+  return {.fewest_rows = 32,
+          .most_rows = 64,
+          .most_columns = 64,
+          .unit_of_columns = gemm::kernels().lanes,
+          .most_steps = 256,
+          .part_of_l2 = 2};
+}
+
+// Without copies, each product makes words of its own, so they pay sooner. Long pieces are read in
+// long runs.
+Limits limits_of_words() {
+  return {.fewest_rows = 8,
+          .most_rows = 64,
+          .most_columns = 64,
+          .unit_of_columns = 1,
+          .most_steps = 1024,
+          .part_of_l2 = 4};
+}
 
 thread_local gemm::Scratch t_gathered;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool follow_each_other(const Offsets& offsets) {
   for (std::size_t i = 1; i < offsets.size(); ++i) {
@@ -35,220 +56,32 @@ bool follow_each_other(const Offsets& offsets) {
   return true;
 }
 
-/// Equally spaced vectors of an operand.
-struct VectorRun {
-  std::int64_t from, step, count;
-};
-
-/// Where the vectors that a piece of an operand consists of come from. The copy is cut into blocks
-/// of columns; the vector with the number p has the p-th place in each.
-struct Copies {
-  std::int64_t width = 0;  // of a vector
-  std::int64_t block = 0;  // columns of a block
-  std::int64_t most = 0;   // vectors of a piece
-  std::vector<VectorRun> runs;
-  std::vector<std::size_t> ends;  // of the runs of each piece
-
-  // Blocks at a distance of a power of two would compete for the same lines.
-  std::int64_t block_floats() const { return most * block + gemm::kPanelGap; }
-  std::int64_t floats() const { return gemm::ceil_div(width, block) * block_floats(); }
-  std::int64_t place_of_column(std::int64_t column) const {
-    return column / block * block_floats() + column % block;
-  }
-
-  void add_piece(const Offsets& offsets);
-  void copy(const float* from, std::int64_t piece, float* to) const;
-};
-
-void Copies::add_piece(const Offsets& offsets) {
-  most = std::max(most, std::ssize(offsets));
-  const std::size_t first = runs.size();
-  for (const std::int64_t offset : offsets) {
-    if (runs.size() > first) {
-      VectorRun& last = runs.back();
-      if (last.count == 1) last.step = offset - last.from;
-      if (offset == last.from + last.count * last.step) {
-        ++last.count;
-        continue;
-      }
-    }
-    runs.push_back({.from = offset, .step = 0, .count = 1});
-  }
-  ends.push_back(runs.size());
-}
-
-void copy_columns(const VectorRun& run, const float* from, std::int64_t columns, std::int64_t block,
-                  float* to) {
-  from += run.from;
-  for (std::int64_t i = 0; i < run.count; ++i, from += run.step, to += block) {
-    std::int64_t done = 0;
-    for (; done + kUnit <= columns; done += kUnit)
-      std::memcpy(to + done, from + done, kUnit * sizeof(float));
-    for (; done < columns; ++done) to[done] = from[done];
-  }
-}
-
-void Copies::copy(const float* from, std::int64_t piece, float* to) const {
-  for (std::int64_t column = 0; column < width; column += block) {
-    float* next = to + place_of_column(column);
-    for (std::size_t r = piece == 0 ? 0 : ends[at(piece - 1)]; r < ends[at(piece)]; ++r) {
-      copy_columns(runs[r], from + column, std::min(block, width - column), block, next);
-      next += runs[r].count * block;
-    }
-  }
-}
-
-/// Numbers the vectors that products read, piece by piece.
-class Numbering {
- public:
-  Numbering(std::int64_t least, std::int64_t most, std::int64_t width)
-      : least_(least), width_(width), seen_(at((most - least) / width + 1)) {}
-
-  /// Returns false if vectors overlap.
-  bool add(std::int64_t offset) {
-    Seen& seen = seen_at(offset);
-    if (seen.piece == piece_) return seen.offset == offset;
-    seen = {.offset = offset, .piece = piece_, .number = 0};
-    offsets_.push_back(offset);
-    return true;
-  }
-  /// Those added since the last call follow each other in the order of memory.
-  void sort() {
-    std::sort(offsets_.begin() + sorted_, offsets_.end());
-    for (; sorted_ < std::ssize(offsets_); ++sorted_)
-      seen_at(offsets_[at(sorted_)]).number = static_cast<std::int32_t>(sorted_);
-  }
-  std::int64_t number_of(std::int64_t offset) { return seen_at(offset).number; }
-  const Offsets& offsets() const { return offsets_; }
-  void begin_piece() {
-    ++piece_;
-    offsets_.clear();
-    sorted_ = 0;
-  }
-
- private:
-  struct Seen {
-    std::int64_t offset = 0;
-    std::int32_t piece = 0, number = 0;
-  };
-  Seen& seen_at(std::int64_t offset) { return seen_[at((offset - least_) / width_)]; }
-
-  std::int64_t least_, width_;
-  std::vector<Seen> seen_;
-  std::int32_t piece_ = 0;
-  Offsets offsets_;  // of the piece
-  std::int64_t sorted_ = 0;
-};
-
-std::int64_t first_of(const GemmOperand& operand) { return operand.batch[0] + operand.outer[0]; }
-
-/// Rewrites problems so that they read copies.
-class Gathering {
- public:
-  explicit Gathering(std::vector<GemmProblem> read)
-      : problems(std::move(read)), leaves_(std::ssize(problems[0].leaf_ends)) {}
-
-  /// Copies are made of subtrees and take at most this many floats. Returns false if that is
-  /// impossible.
-  bool run(std::int64_t most_floats);
-
-  std::vector<GemmProblem> problems;
-  Copies a, b;
-
- private:
-  enum class Order : std::uint8_t { memory, grains };
-
-  static std::int64_t begin_of(const GemmProblem& p, std::int64_t leaf) {
-    return leaf == 0 ? 0 : p.leaf_ends[at(leaf - 1)];
-  }
-  bool are_short(std::int64_t leaves) const;
-  bool gather(std::int64_t leaves, GemmOperand GemmProblem::*operand, Order order, Copies& copies);
-  bool number(std::int64_t leaf, std::int64_t leaves, GemmOperand GemmProblem::*operand,
-              Order order, Numbering& numbering) const;
-
-  std::int64_t leaves_;
-};
-
-bool Gathering::are_short(std::int64_t leaves) const {
-  for (const GemmProblem& p : problems) {
-    for (std::int64_t leaf = 0; leaf < leaves_; leaf += leaves) {
-      if (p.leaf_ends[at(leaf + leaves - 1)] - begin_of(p, leaf) > kMostTerms) return false;
-    }
-  }
-  return true;
-}
-
-bool Gathering::run(std::int64_t most_floats) {
-  std::int64_t leaves = 1;
-  while (leaves_ % (2 * leaves) == 0 && are_short(2 * leaves)) leaves *= 2;
-  const std::vector<GemmProblem> given = problems;
-  for (; leaves > 0; leaves /= 2) {
-    a = {.width = std::ssize(given[0].a.outer), .block = kRowBlock, .runs = {}, .ends = {}};
-    b = {
-        .width = std::ssize(given[0].b.outer), .block = gemm::kernels().nr, .runs = {}, .ends = {}};
-    // Several products share vectors of A. Those of B are read in the order of the sum.
-    if (!gather(leaves, &GemmProblem::a, Order::memory, a) ||
-        !gather(leaves, &GemmProblem::b, Order::grains, b))
-      return false;
-    if (a.floats() + b.floats() <= most_floats) break;
-    problems = given;
-  }
-  for (GemmProblem& p : problems) p.pieces = leaves == 0 ? 1 : leaves_ / leaves;
-  return leaves > 0;
-}
-
-bool Gathering::number(std::int64_t leaf, std::int64_t leaves, GemmOperand GemmProblem::*operand,
-                       Order order, Numbering& numbering) const {
-  numbering.begin_piece();
-  for (const std::int64_t end = leaf + leaves; leaf < end; ++leaf) {
-    for (const GemmProblem& p : problems) {
-      const GemmOperand& read = p.*operand;
-      for (std::int64_t i = begin_of(p, leaf); i < p.leaf_ends[at(leaf)]; ++i) {
-        if (!numbering.add(first_of(read) + read.k[at(i)])) return false;
-      }
-    }
-    if (order == Order::grains) numbering.sort();
-  }
-  numbering.sort();
-  return true;
-}
-
-bool Gathering::gather(std::int64_t leaves, GemmOperand GemmProblem::*operand, Order order,
-                       Copies& copies) {
-  std::int64_t least = first_of(problems[0].*operand), most = least;
-  for (const GemmProblem& p : problems) {
-    for (const std::int64_t k : (p.*operand).k) {
-      least = std::min(least, first_of(p.*operand) + k);
-      most = std::max(most, first_of(p.*operand) + k);
-    }
-  }
-  Numbering numbering(least, most, copies.width);
-  for (std::int64_t leaf = 0; leaf < leaves_; leaf += leaves) {
-    if (!number(leaf, leaves, operand, order, numbering)) return false;
-    copies.add_piece(numbering.offsets());
-    for (GemmProblem& p : problems) {
-      const std::int64_t first = first_of(p.*operand), end = p.leaf_ends[at(leaf + leaves - 1)];
-      for (std::int64_t i = begin_of(p, leaf); i < end; ++i) {
-        std::int64_t& k = (p.*operand).k[at(i)];
-        k = numbering.number_of(first + k) * copies.block;
-      }
-    }
-  }
-  for (GemmProblem& p : problems) {
-    (p.*operand).batch[0] = 0;
-    for (std::int64_t i = 0; i < copies.width; ++i)
-      (p.*operand).outer[at(i)] = copies.place_of_column(i);
-  }
-  return true;
-}
-
-bool is_gathered(const GemmProblem& p, const GemmProblem& first) {
+bool is_gathered(const GemmProblem& p, const GemmProblem& first, const Limits& limits) {
   const std::int64_t rows = std::ssize(p.a.outer), columns = std::ssize(p.b.outer);
   return p.a.batch.size() == 1 && p.products == 1 && p.pieces == 1 && p.row_ends.empty() &&
-         rows >= kFewestRows && rows <= kMostRows && columns > 0 && columns <= kMostColumns &&
-         columns % gemm::kernels().lanes == 0 && p.leaf_ends.size() == first.leaf_ends.size() &&
-         p.a.outer.size() == first.a.outer.size() && p.b.outer.size() == first.b.outer.size() &&
-         follow_each_other(p.a.outer) && follow_each_other(p.b.outer);
+         rows >= limits.fewest_rows && rows <= limits.most_rows && columns > 0 &&
+         columns <= limits.most_columns && columns % limits.unit_of_columns == 0 &&
+         p.leaf_ends.size() == first.leaf_ends.size() && p.a.outer.size() == first.a.outer.size() &&
+         p.b.outer.size() == first.b.outer.size() && follow_each_other(p.a.outer) &&
+         follow_each_other(p.b.outer);
+}
+
+/// Adds products with adjacent rows. Those of elements of a window that meet the same terms are one
+/// product, whose rows have each element in turn.
+void add_adjacent(const GemmProblem& p, std::vector<GemmProblem>& products) {
+  const Offsets& outer = p.a.outer;
+  const auto next =
+      outer.empty() ? outer.end() : std::find(outer.begin(), outer.end(), outer.front() + 1);
+  const std::int64_t elements = next == outer.end() ? 1 : next - outer.begin();
+  for (std::int64_t element = 0; element < elements; ++element) {
+    GemmProblem& product = products.emplace_back(p);
+    product.a.outer.clear();
+    product.c_rows.clear();
+    for (std::int64_t row = element; row < std::ssize(outer); row += elements) {
+      product.a.outer.push_back(outer[at(row)]);
+      product.c_rows.push_back(p.c_rows[at(row)]);
+    }
+  }
 }
 
 /// Where rows are in C if they are cut into parts of this size that differ in nothing else: the
@@ -282,19 +115,27 @@ struct ProductGroup {
 /// A part has some of the rows of a group of products. Other rows need other columns of A, and all
 /// groups and parts copy B for themselves, so parts are as large as possible.
 struct GatheredProducts::State {
+  gemm::WordsKernel make_words = nullptr;  // nullptr: products of floats
+  Limits limits;
+  CacheSizes caches;
   std::vector<ProductGroup> groups;
   std::int64_t row_parts = 1;
   std::int64_t rows_of_part = 0, c_of_part = 0;
+  std::int64_t flops = 0;
 
+  static std::optional<GatheredProducts> make(std::unique_ptr<State> state,
+                                              std::span<const GemmProblem> problems,
+                                              int num_workers);
   bool cut_rows(std::span<const GemmProblem> problems, int num_workers);
-  bool add_group(std::span<const GemmProblem> problems, const CacheSizes& caches);
+  bool add_group(std::vector<GemmProblem> products, std::span<const GemmProblem> shared,
+                 const gemm::Range& of_shared);
 };
 
 bool GatheredProducts::State::cut_rows(std::span<const GemmProblem> problems, int num_workers) {
-  const std::int64_t rows = std::ssize(problems[0].a.outer);
-  for (row_parts = std::min<std::int64_t>(num_workers, rows / kRowBlock); row_parts > 1;
+  const std::int64_t rows = std::ssize(problems[0].a.outer), unit = gather::kRowBlock;
+  for (row_parts = std::clamp<std::int64_t>(rows / unit, 1, num_workers); row_parts > 1;
        --row_parts) {
-    if (rows % (row_parts * kRowBlock) == 0) break;
+    if (rows % (row_parts * unit) == 0) break;
   }
   rows_of_part = rows / row_parts;
   const auto distance = distance_of_parts(problems, rows_of_part);
@@ -302,41 +143,81 @@ bool GatheredProducts::State::cut_rows(std::span<const GemmProblem> problems, in
   return distance.has_value();
 }
 
-bool GatheredProducts::State::add_group(std::span<const GemmProblem> problems,
-                                        const CacheSizes& caches) {
-  std::vector<GemmProblem> read(problems.begin(), problems.end());
-  for (GemmProblem& p : read) {
+// The last products are those that all groups share: this one has the rows `of_shared` of them.
+bool GatheredProducts::State::add_group(std::vector<GemmProblem> products,
+                                        std::span<const GemmProblem> shared,
+                                        const gemm::Range& of_shared) {
+  products.insert(products.end(), shared.begin(), shared.end());
+  for (GemmProblem& p : products) {
     p.a.outer.resize(at(rows_of_part));
     p.c_rows.resize(at(rows_of_part));
   }
-  Gathering gathering(std::move(read));
-  if (!gathering.run(caches.l2 / static_cast<std::int64_t>(2 * sizeof(float)))) return false;
+  gather::Gathering gathering(products);
+  if (make_words != nullptr) gathering.take_pairs(make_words);
+  const std::int64_t most_floats =
+      caches.l2 / limits.part_of_l2 / static_cast<std::int64_t>(sizeof(float));
+  if (!gathering.run(most_floats, limits.most_steps)) return false;
   ProductGroup& group = groups.emplace_back();
   group.a = std::move(gathering.a);
   group.b = std::move(gathering.b);
-  group.pieces = gathering.problems[0].pieces;
-  for (GemmProblem& problem : gathering.problems)
-    group.plans.emplace_back(std::move(problem), 1, caches);
+  group.pieces = gathering.products[0].problem.pieces;
+  for (gather::Reads& product : gathering.products) {
+    GemmProblem& p = product.problem;
+    if (std::ssize(group.plans) >= std::ssize(products) - std::ssize(shared)) {
+      for (Offsets* rows : {&p.a.outer, &p.c_rows})
+        *rows = Offsets(rows->begin() + of_shared.begin, rows->begin() + of_shared.end);
+    }
+    group.plans.push_back(make_words == nullptr ? GemmPlan(std::move(p), 1, caches)
+                                                : GemmPlan::of_words(std::move(p), 1, caches));
+  }
   return true;
+}
+
+std::optional<GatheredProducts> GatheredProducts::State::make(std::unique_ptr<State> state,
+                                                              std::span<const GemmProblem> problems,
+                                                              int num_workers) {
+  const std::int64_t count = std::ssize(problems);
+  if (count < kFewestProducts || !std::all_of(problems.begin(), problems.end(), [&](const auto& p) {
+        return is_gathered(p, problems[0], state->limits);
+      }))
+    return std::nullopt;
+  if (!state->cut_rows(problems, num_workers)) return std::nullopt;
+  const std::int64_t groups = std::clamp<std::int64_t>(
+      gemm::ceil_div(num_workers, state->row_parts), 1, count / kFewestProducts);
+  const gemm::Range rows{0, state->rows_of_part};
+  // What is left when all groups have as many products as the others is cut along its rows.
+  const std::int64_t left = rows.size() % groups == 0 ? count % groups : 0;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const gemm::Range own = gemm::Range{0, count - left}.piece(i, groups);
+    if (!state->add_group({problems.begin() + own.begin, problems.begin() + own.end},
+                          problems.last(at(left)), rows.piece(i, groups)))
+      return std::nullopt;
+  }
+  for (const GemmProblem& p : problems)
+    state->flops += 2 * std::ssize(p.a.outer) * std::ssize(p.b.outer) * std::ssize(p.a.k);
+  return GatheredProducts(std::move(state));
 }
 
 std::optional<GatheredProducts> GatheredProducts::of(std::span<const GemmProblem> problems,
                                                      int num_workers, const CacheSizes& caches) {
-  const std::int64_t count = std::ssize(problems);
-  if (count < kFewestProducts || !std::all_of(problems.begin(), problems.end(), [&](const auto& p) {
-        return is_gathered(p, problems[0]);
-      }))
-    return std::nullopt;
   auto state = std::make_unique<State>();
-  if (!state->cut_rows(problems, num_workers)) return std::nullopt;
-  const std::int64_t groups = std::clamp<std::int64_t>(
-      gemm::ceil_div(num_workers, state->row_parts), 1, count / kFewestProducts);
-  for (std::int64_t i = 0; i < groups; ++i) {
-    const gemm::Range range = gemm::Range{0, count}.piece(i, groups);
-    if (!state->add_group(problems.subspan(at(range.begin), at(range.size())), caches))
-      return std::nullopt;
-  }
-  return GatheredProducts(std::move(state));
+  state->limits = limits_of_floats();
+  state->caches = caches;
+  return State::make(std::move(state), problems, num_workers);
+}
+
+std::optional<GatheredProducts> GatheredProducts::of_pairs(std::span<const GemmProblem> problems,
+                                                           int num_workers,
+                                                           const CacheSizes& caches) {
+  const gemm::Unit unit = gemm::unit_of_words();
+  if (unit.kernels == nullptr) return std::nullopt;
+  auto state = std::make_unique<State>();
+  std::vector<GemmProblem> products;
+  for (const GemmProblem& p : problems) add_adjacent(p, products);
+  state->make_words = unit.make_words;
+  state->limits = limits_of_words();
+  state->caches = caches;
+  return State::make(std::move(state), products, num_workers);
 }
 
 GatheredProducts::GatheredProducts(std::unique_ptr<const State> state) : state_(std::move(state)) {}
@@ -344,13 +225,7 @@ GatheredProducts::~GatheredProducts() = default;
 GatheredProducts::GatheredProducts(GatheredProducts&&) noexcept = default;
 GatheredProducts& GatheredProducts::operator=(GatheredProducts&&) noexcept = default;
 
-std::int64_t GatheredProducts::flops() const {
-  std::int64_t sum = 0;
-  for (const ProductGroup& group : state_->groups) {
-    for (const GemmPlan& plan : group.plans) sum += plan.flops();
-  }
-  return sum * state_->row_parts;
-}
+std::int64_t GatheredProducts::flops() const { return state_->flops; }
 
 int GatheredProducts::num_parts() const {
   return static_cast<int>(std::ssize(state_->groups) * state_->row_parts);
@@ -366,10 +241,13 @@ std::int64_t GatheredProducts::scratch_bytes() const {
   return most;
 }
 
-void GatheredProducts::run(const float* a, const float* b, float* c, int part) const {
+void GatheredProducts::run(const void* a, const void* b, float* c, int part) const {
   const ProductGroup& group = state_->groups[at(part / state_->row_parts)];
   const std::int64_t rows = part % state_->row_parts;
-  a += rows * state_->rows_of_part;
+  const bool is_words = state_->make_words != nullptr;
+  const auto element_bytes =
+      static_cast<std::int64_t>(is_words ? sizeof(std::uint16_t) : sizeof(float));
+  a = static_cast<const std::byte*>(a) + rows * state_->rows_of_part * element_bytes;
   c += rows * state_->c_of_part;
   float* copy_of_a = t_gathered.reserve(group.copied_floats());
   float* copy_of_b = copy_of_a + group.a.floats();

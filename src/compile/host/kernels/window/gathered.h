@@ -12,13 +12,16 @@ namespace tessera::kernels {
 
 /// Matrix products on the same buffers, one per element of a window. Their terms are far apart, and
 /// often at distances that compete for the same lines of the caches. So a few grains at a time, the
-/// elements that any of the products reads are copied next to each other, once for all of them. The
-/// bits are those of GemmPlan.
+/// elements that any of the products reads are copied next to each other, once for all of them.
+/// Those of bf16 are copied as words of two terms. The bits are those of GemmPlan.
 class GatheredProducts {
  public:
   /// Empty if the problems are not of this kind, or copies would cost more than they save.
   static std::optional<GatheredProducts> of(std::span<const GemmProblem> problems, int num_workers,
                                             const CacheSizes& caches = {});
+  /// For bf16 operands and DotUnit::avx512_bf16; also empty if this machine does not have it.
+  static std::optional<GatheredProducts> of_pairs(std::span<const GemmProblem> problems,
+                                                  int num_workers, const CacheSizes& caches = {});
   ~GatheredProducts();
   GatheredProducts(GatheredProducts&&) noexcept;
   GatheredProducts& operator=(GatheredProducts&&) noexcept;
@@ -28,7 +31,7 @@ class GatheredProducts {
   int num_parts() const;
   /// The most memory that a thread uses.
   std::int64_t scratch_bytes() const;
-  void run(const float* a, const float* b, float* c, int part) const;
+  void run(const void* a, const void* b, float* c, int part) const;
 
   struct State;
 
