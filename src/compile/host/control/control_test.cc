@@ -180,6 +180,27 @@ TEST(Scan, SeveralUpdatesInPlaceTakeNoMemory) {
   check(f, inputs_of(f), {-1});
 }
 
+/// What reads the old carry runs before the update, whatever the order of the program.
+TEST(Scan, AReadOfWhatIsUpdatedComesFirst) {
+  const Function f = parsed("none", R"((%0: f32[1000]<{}>, %1: i32[1]<{}>, %2: f32[1000]<{}>) {
+  %3: f32[1000]<{}>, %4: f32[1000]<{}>, %5: f32[3,1]<{},{}> = scan[
+      body={(%0: i32[1]<{}>, %1: f32[1000]<{}>, %2: f32[1000]<{}>) {
+    %3: f32[1]<{}> = gather[dim=0, num_batch=0] %2, %0
+    %4: f32[1000]<{}> = scatter[dim=0] %1, %0, %3
+    %5: f32[1]<{}> = gather[dim=0, num_batch=0] %1, %0
+    %6: f32[1]<{}> = add %5, %5
+    %7: f32[1000]<{}> = scatter[dim=0] %2, %0, %6
+    return %4, %7, %6
+  }}, length=3, num_carry=2, num_consts=1, reverse=false] %1, %0, %2
+  return %3, %4, %5
+})");
+  const auto executable =
+      compile(f, {.is_donated = {true, false, true}, .output_alias = {0, 2, -1}});
+  EXPECT_LE(executable->arena_bytes, 512);
+  check(f, inputs_of(f), {0, 2, -1});
+  check(f, inputs_of(f), {-1, -1, -1});
+}
+
 /// A result that is not given an argument's memory is updated in its own.
 TEST(Updates, LieInTheMemoryOfTheResult) {
   const Function f = parsed("data=2", R"((%0: f32[1000]<{data}>, %1: f32[2]<{}>, %2: i32[2]<{}>) {

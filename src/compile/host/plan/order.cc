@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 namespace tessera::compile::host {
@@ -200,7 +201,71 @@ class Ordering {
   std::int64_t peak_ = 0;
 };
 
+/// See reads_before_updates().
+class EarlyReads {
+ public:
+  explicit EarlyReads(const OrderProblem& problem)
+      : problem_(problem),
+        before_(predecessors_of(problem)),
+        readers_(problem.bytes.size()),
+        is_placed_(problem.steps.size(), false) {
+    for (std::size_t i = 0; i < problem.steps.size(); ++i) {
+      for (const std::size_t value : problem.steps[i].reads) readers_[value].push_back(i);
+    }
+  }
+
+  std::vector<std::size_t> order() {
+    for (std::size_t i = 0; i < problem_.steps.size(); ++i) {
+      if (is_placed_[i]) continue;
+      for (const std::size_t value : problem_.steps[i].updates) {
+        for (const std::size_t reader : readers_[value]) {
+          if (reader > i) place_before(i, reader);
+        }
+      }
+      place(i);
+    }
+    return std::move(order_);
+  }
+
+ private:
+  void place(std::size_t step) {
+    is_placed_[step] = true;
+    order_.push_back(step);
+  }
+
+  /// Places the reader and everything that it waits for, unless that is the update or too much.
+  void place_before(std::size_t update, std::size_t reader) {
+    if (is_placed_[reader]) return;
+    std::vector<std::size_t> found = {reader};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      for (const std::size_t other : before_[found[i]]) {
+        if (is_placed_[other] || std::find(found.begin(), found.end(), other) != found.end())
+          continue;
+        if (other == update || found.size() == kMostTogether) return;
+        found.push_back(other);
+      }
+    }
+    std::sort(found.begin(), found.end());  // the given order is valid
+    for (const std::size_t step : found) place(step);
+  }
+
+  const OrderProblem& problem_;
+  std::vector<std::vector<std::size_t>> before_;   // per step
+  std::vector<std::vector<std::size_t>> readers_;  // per value
+  std::vector<bool> is_placed_;
+  std::vector<std::size_t> order_;
+};
+
 }  // namespace
+
+std::vector<std::size_t> reads_before_updates(const OrderProblem& problem) {
+  const bool has_updates = std::any_of(problem.steps.begin(), problem.steps.end(),
+                                       [](const Step& step) { return !step.updates.empty(); });
+  if (has_updates) return EarlyReads(problem).order();
+  std::vector<std::size_t> order(problem.steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
 
 std::vector<std::size_t> order_of(const OrderProblem& problem) { return Ordering(problem).order(); }
 

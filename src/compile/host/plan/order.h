@@ -13,8 +13,10 @@ struct OrderProblem {
   struct Step {
     std::vector<std::size_t> reads = {};   // values
     std::vector<std::size_t> writes = {};  // values
-    std::vector<std::size_t> after = {};   // other earlier steps that it must follow
-    std::int64_t scratch = 0;              // bytes, while it runs
+    // Those of `reads` of which it changes a part where they lie, if nothing reads them later.
+    std::vector<std::size_t> updates = {};
+    std::vector<std::size_t> after = {};  // other earlier steps that it must follow
+    std::int64_t scratch = 0;             // bytes, while it runs
   };
   std::vector<Step> steps;
   std::vector<std::int64_t> bytes;  // per value; 0 if the caller holds the memory
@@ -25,5 +27,9 @@ struct OrderProblem {
 /// this leaves less memory in use. Nowhere is more in use than in the given order, and the peak is
 /// not higher.
 std::vector<std::size_t> order_of(const OrderProblem& problem);
+
+/// All steps, in the given order but for those that read a value behind a step that updates it and
+/// do not need its result: they move before it, with the few steps that they wait for.
+std::vector<std::size_t> reads_before_updates(const OrderProblem& problem);
 
 }  // namespace tessera::compile::host

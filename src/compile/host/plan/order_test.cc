@@ -85,6 +85,21 @@ OrderProblem random_problem(std::uint32_t seed) {
   return problem;
 }
 
+/// The place of each step. Expects that all steps are there, each behind what it depends on.
+std::vector<std::size_t> places_in(const Order& order, const OrderProblem& problem) {
+  Order sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(sorted, as_given(problem));
+  std::vector<std::size_t> place(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  for (std::size_t late = 0; late < order.size(); ++late) {
+    for (std::size_t early = 0; early < late; ++early) {
+      if (depends(problem, early, late)) EXPECT_LT(place[early], place[late]);
+    }
+  }
+  return place;
+}
+
 TEST(Order, RandomStepsKeepTheirDependenciesAndNeverHoldMore) {
   int num_changed = 0;
   int num_lower = 0;
@@ -92,17 +107,8 @@ TEST(Order, RandomStepsKeepTheirDependenciesAndNeverHoldMore) {
     const OrderProblem problem = random_problem(seed);
     const Order given = as_given(problem);
     const Order order = order_of(problem);
-    Order sorted = order;
-    std::sort(sorted.begin(), sorted.end());
-    ASSERT_EQ(sorted, given) << "seed " << seed;
-    std::vector<std::size_t> place(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-    for (std::size_t late = 0; late < order.size(); ++late) {
-      for (std::size_t early = 0; early < late; ++early) {
-        if (!depends(problem, early, late)) continue;
-        ASSERT_LT(place[early], place[late]) << "seed " << seed;
-      }
-    }
+    places_in(order, problem);
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
     ASSERT_LE(peak(problem, order), peak(problem, given)) << "seed " << seed;
     const auto area = [&](const Order& steps) {
       const std::vector<std::int64_t> bytes = bytes_in_use(problem, steps);
@@ -114,6 +120,33 @@ TEST(Order, RandomStepsKeepTheirDependenciesAndNeverHoldMore) {
   }
   EXPECT_GT(num_changed, 200);
   EXPECT_GT(num_lower, num_changed * 9 / 10);
+}
+
+TEST(Order, WhatReadsAValueComesBeforeItsUpdate) {
+  // 0 is an array, 1 an index; the update makes 2. What makes 4 reads the array and 3.
+  const OrderProblem problem{.steps = {{.reads = {0, 1}, .writes = {2}, .updates = {0}},
+                                       {.reads = {1}, .writes = {3}},
+                                       {.reads = {0, 3}, .writes = {4}},
+                                       {.reads = {0, 2}, .writes = {5}},
+                                       {.reads = {2, 4}, .writes = {6}}},
+                             .bytes = {0, 0, 0, 8, 8, 8, 8}};
+  EXPECT_EQ(reads_before_updates(problem), (Order{1, 2, 0, 3, 4}));
+}
+
+TEST(Order, ReadsMoveBeforeUpdatesInRandomSteps) {
+  int num_moved = 0;
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    OrderProblem problem = random_problem(seed);
+    std::minstd_rand random(seed);
+    for (OrderProblem::Step& step : problem.steps) {
+      if (random() % 4 == 0 && !step.reads.empty()) step.updates = {step.reads[0]};
+    }
+    const Order order = reads_before_updates(problem);
+    places_in(order, problem);
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
+    num_moved += order != as_given(problem) ? 1 : 0;
+  }
+  EXPECT_GT(num_moved, 100);
 }
 
 /// Values: 0 and 1 are weights of the caller, 2 and 3 gradients of 100 bytes, 4 a rate, 5 and 6

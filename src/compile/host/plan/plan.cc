@@ -12,10 +12,11 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// The constraints on the order of a program's instructions, given its memory plan.
+/// The constraints on the order of a program's instructions. With a plan, what overwrites a donated
+/// input in it still does.
 class ProblemOfOrder {
  public:
-  ProblemOfOrder(const HostProgram& program, const run::Executable& plan)
+  explicit ProblemOfOrder(const HostProgram& program, const run::Executable* plan = nullptr)
       : program_(program), f_(*program.function), plan_(plan) {}
 
   OrderProblem make() {
@@ -34,7 +35,7 @@ class ProblemOfOrder {
     for (const auto* ports : {&f_.inputs, &f_.outputs}) {
       for (const ValueId id : *ports) problem_.bytes[id] = 0;
     }
-    keep_updates_in_place();
+    if (plan_ != nullptr) keep_updates_in_place();
     return std::move(problem_);
   }
 
@@ -48,6 +49,9 @@ class ProblemOfOrder {
         add_value(step.writes, write.value);
         count(write);
       }
+      for (const auto& [write, read] : task.may_share) {
+        if (is_update(task, write)) add_value(step.updates, task.reads[read].value);
+      }
       step.scratch += std::accumulate(task.scratch.begin(), task.scratch.end(), std::int64_t{0});
       communicates = communicates || task.communicates;
     }
@@ -55,6 +59,13 @@ class ProblemOfOrder {
     // All processes meet in the same collective.
     if (last_to_communicate_) step.after.push_back(*last_to_communicate_);
     last_to_communicate_ = problem_.steps.size() - 1;
+  }
+
+  bool is_update(const TileTask& task, std::size_t write) const {
+    const TileRef& result = task.writes[write];
+    return task.touched_bytes &&
+           *task.touched_bytes <
+               tile_bytes(f_, program_.layouts[result.value], result.value, result.tile);
   }
 
   /// Successive tasks of an instruction mostly read the same values.
@@ -71,7 +82,7 @@ class ProblemOfOrder {
     problem_.bytes[write.value] += tile_bytes(f_, layout, write.value, write.tile);
   }
 
-  /// What overwrites a donated input stays behind everything that reads it.
+  /// What overwrites a donated input, or updates a value, stays behind everything that reads it.
   void keep_updates_in_place() {
     std::vector<std::vector<std::size_t>> readers(f_.values.size());
     std::vector<std::vector<std::size_t>> writers(f_.values.size());
@@ -79,30 +90,33 @@ class ProblemOfOrder {
       for (const std::size_t id : problem_.steps[i].reads) readers[id].push_back(i);
       for (const std::size_t id : problem_.steps[i].writes) writers[id].push_back(i);
     }
+    const auto stay_behind = [&](std::size_t writer, ValueId id) {
+      auto& after = problem_.steps[writer].after;
+      std::copy_if(readers[id].begin(), readers[id].end(), std::back_inserter(after),
+                   [&](std::size_t reader) { return reader < writer; });
+    };
     for (std::size_t i = 0; i < f_.outputs.size(); ++i) {
-      const int alias = plan_.outputs[i].alias;
+      const int alias = plan_->outputs[i].alias;
       if (alias < 0) continue;
       const ValueId input = f_.inputs[static_cast<std::size_t>(alias)];
-      for (const std::size_t writer : writers[f_.outputs[i]]) {
-        auto& after = problem_.steps[writer].after;
-        std::copy_if(readers[input].begin(), readers[input].end(), std::back_inserter(after),
-                     [&](std::size_t reader) { return reader < writer; });
+      for (const std::size_t writer : writers[f_.outputs[i]]) stay_behind(writer, input);
+    }
+    for (std::size_t i = 0; i < problem_.steps.size(); ++i) {
+      for (const std::size_t id : problem_.steps[i].updates) {
+        stay_behind(i, static_cast<ValueId>(id));
       }
     }
   }
 
   const HostProgram& program_;
   const Function& f_;
-  const run::Executable& plan_;
+  const run::Executable* plan_;
   OrderProblem problem_;
   std::vector<std::vector<bool>> is_counted_;  // per value and tile
   std::optional<std::size_t> last_to_communicate_;
 };
 
-}  // namespace
-
-HostProgram in_order(HostProgram program, const run::Executable& plan) {
-  const std::vector<std::size_t> order = order_of(ProblemOfOrder(program, plan).make());
+HostProgram reordered(HostProgram program, const std::vector<std::size_t>& order) {
   std::vector<HostInstruction> instructions;
   std::vector<std::size_t> place(order.size());
   instructions.reserve(order.size());
@@ -118,10 +132,22 @@ HostProgram in_order(HostProgram program, const run::Executable& plan) {
   return program;
 }
 
+}  // namespace
+
+HostProgram in_order(HostProgram program, const run::Executable& plan) {
+  const std::vector<std::size_t> order = order_of(ProblemOfOrder(program, &plan).make());
+  return reordered(std::move(program), order);
+}
+
 run::Executable plan(HostProgram program, const CompileOptions& options) {
-  run::Executable best = plan_memory(program, options);
   // With groups, the schedule fixes the order of tasks.
-  if (program.groups.count == 0) {
+  const bool may_reorder = program.groups.count == 0;
+  if (may_reorder) {
+    const std::vector<std::size_t> order = reads_before_updates(ProblemOfOrder(program).make());
+    program = reordered(std::move(program), order);
+  }
+  run::Executable best = plan_memory(program, options);
+  if (may_reorder) {
     run::Executable ordered = plan_memory(in_order(std::move(program), best), options);
     const bool is_worse = ordered.arena_bytes > best.arena_bytes ||
                           ordered.device_peak_bytes > best.device_peak_bytes;

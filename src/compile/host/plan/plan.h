@@ -11,7 +11,7 @@ namespace tessera::compile::host {
 /// its original order; outputs that overwrite donated inputs still do so.
 HostProgram in_order(HostProgram program, const run::Executable& plan);
 
-/// Never plans more bytes than program order needs.
+/// Never plans more bytes than program order needs, in which reads stand before updates.
 run::Executable plan(HostProgram program, const CompileOptions& options);
 
 }  // namespace tessera::compile::host
