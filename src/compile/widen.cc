@@ -92,10 +92,12 @@ class Widening {
     result_.equations.push_back(
         {.op = &ir::op_named("constant"),
          .attributes = {{"dtype", type.dtype}, {"shape", type.shape}, {"value", end}},
+         .operands = {},
          .results = {bound},
          .span = span});
     const ValueId result = result_.add_value(ir::Value(result_.values[wide]));
     result_.equations.push_back({.op = &ir::op_named(is_max ? "max" : "min"),
+                                 .attributes = {},
                                  .operands = {wide, bound},
                                  .results = {result},
                                  .span = span});
