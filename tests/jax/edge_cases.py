@@ -84,5 +84,18 @@ add("outer_products", with_signs(lambda x, y: jnp.einsum("i,j->ji", x, y)), x, y
 add("outer_of_batches", with_signs(lambda x, y: jnp.einsum("bi,jb->bij", x, y)),
     x.reshape(2, 2), np.stack([y, -y], 1))
 
+# --- products of integers as floats, which do not wrap
+
+LARGE = np.array([[2**30, 5, -7], [2**29, 2**31 - 1, 3]])
+for dtype in ("int16", "int32", "uint32", "int64"):
+    x = LARGE.astype(dtype)
+    for wanted in (np.float32, np.float64)[x.dtype.itemsize // 8:]:  # none that is narrower
+        tag = f"{dtype}_{np.dtype(wanted)}"
+        add(f"dot_{tag}", lambda x, t=wanted: lax.dot(x, x.T, preferred_element_type=t), x,
+            tolerance=1e-6)
+        add(f"conv_{tag}", lambda x, t=wanted: lax.conv_general_dilated(
+            x[None], x[:, :, None], (1,), "SAME", preferred_element_type=t,
+            dimension_numbers=("NCH", "IOH", "NCH")), x, tolerance=1e-6)
+
 if __name__ == "__main__":
     main(CASES)

@@ -126,8 +126,10 @@ Values dot_general(Context& c) {
 void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs) {
   const DType dtype = c.result().dtype;
   const DType common = dtype == DType::boolean ? DType::i32 : dtype;
-  const bool fits = c.type(lhs).dtype == c.type(rhs).dtype && dtype != DType::boolean &&
-                    size_bytes(ops::sum_dtype(c.type(lhs).dtype)) >= size_bytes(dtype);
+  const DType given = c.type(lhs).dtype;
+  const bool fits = given == c.type(rhs).dtype && dtype != DType::boolean &&
+                    is_float(given) == is_float(dtype) &&
+                    size_bytes(ops::sum_dtype(given)) >= size_bytes(dtype);
   if (fits) return;
   lhs = ops::convert(c.b(), lhs, common);
   rhs = ops::convert(c.b(), rhs, common);
