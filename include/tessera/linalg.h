@@ -71,8 +71,8 @@ Array svdvals(Operand a);
 
 // --- systems of equations; batch dimensions of a and b are broadcast
 
-/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. NaN
-/// where a is singular.
+/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. Not
+/// finite where a is singular.
 Array solve(Operand a, Operand b);
 
 struct TriangularOptions {
@@ -94,7 +94,7 @@ Array lstsq(Operand a, Operand b, double rcond = -1.0);
 Array inv(Operand a);
 /// The Moore-Penrose inverse [.., cols, rows]. `rcond` as for lstsq.
 Array pinv(Operand a, double rcond = -1.0);
-/// [..]. Its gradient is NaN where a is singular.
+/// [..]. Its gradient is not finite where a is singular.
 Array det(Operand a);
 /// The sign of the determinant, and the logarithm of its absolute value.
 std::pair<Array, Array> slogdet(Operand a);

@@ -108,6 +108,16 @@ TEST(Pool, ReducesWindows) {
   EXPECT_EQ(slope.to_vector<float>(), (Floats{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}));
 }
 
+TEST(Pool, TakesAnEmptyBatch) {
+  const Array x = zeros({0, 4, 4, 2});
+  for (const auto& pool : {max_pool, min_pool, avg_pool}) {
+    const auto of = [&](const Array& v) { return pool(v, {2, 2}, {2, 2}, "SAME"); };
+    EXPECT_EQ(of(x).to_vector<float>(), Floats{});
+    EXPECT_EQ(of(x).shape(), (Shape{0, 2, 2, 2}));
+    EXPECT_EQ(grad([&](const Array& v) { return sum(of(v)); })(x).shape(), x.shape());
+  }
+}
+
 TEST(Lines, CumulateAndSelect) {
   const Array x = array({3.F, 1.F, 2.F, 5.F, 4.F, 6.F}, {2, 3});
   EXPECT_EQ(cumsum(x).to_vector<float>(), (Floats{3, 4, 6, 5, 9, 15}));

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "compile/host/lower.h"
+#include "ops/ops.h"
 #include "ops/record.h"
+#include "ops/stablehlo/writer.h"
 
 namespace tessera::compile {
 
@@ -71,9 +73,35 @@ class Widening {
       narrowed.emplace_back(wide, id);
       id = wide;
     }
+    const bool is_max = ops::is(equation, ops::scatter_max_op);
+    const bool is_extreme = is_max || ops::is(equation, ops::scatter_min_op);
     const Span span = equation.span;
     result_.equations.push_back(std::move(equation));
-    for (const auto& [from, to] : narrowed) convert(from, to, span);
+    for (const auto& [from, to] : narrowed) {
+      const DType dtype = result_.type(to).dtype;
+      const bool is_bounded = is_extreme && is_integer(dtype) && is_signed(dtype);
+      convert(is_bounded ? bounded(from, dtype, is_max, span) : from, to, span);
+    }
+  }
+
+  /// Rows without updates have the lowest or highest integer of the wider dtype, which would wrap.
+  ValueId bounded(ValueId wide, DType dtype, bool is_max, const Span& span) {
+    const Type type = result_.type(wide);
+    const double end = ops::hlo::identity_of(is_max ? "maximum" : "minimum", dtype);
+    const ValueId bound = result_.add_value(ir::Value(result_.values[wide]));
+    result_.equations.push_back(
+        {.op = &ir::op_named("constant"),
+         .attributes = {{"dtype", type.dtype}, {"shape", type.shape}, {"value", end}},
+         .operands = {},
+         .results = {bound},
+         .span = span});
+    const ValueId result = result_.add_value(ir::Value(result_.values[wide]));
+    result_.equations.push_back({.op = &ir::op_named(is_max ? "max" : "min"),
+                                 .attributes = {},
+                                 .operands = {wide, bound},
+                                 .results = {result},
+                                 .span = span});
+    return result;
   }
 
   /// Views that show most of their operand.

@@ -202,10 +202,11 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
     const Widths widths =
         widths_of(name, padding, {.sizes = v.shape(), .extents = sizes, .strides = steps});
     for (std::size_t i = 0; i < count; ++i) {
-      if (sizes[i] <= v.shape()[i] + widths.low[i] + widths.high[i]) continue;
+      const std::int64_t room = v.shape()[i] + widths.low[i] + widths.high[i];
+      if (sizes[i] <= std::max<std::int64_t>(room, 1)) continue;  // 1 fits in an empty batch
       detail::fail(name, "the window is larger than the array",
                    fmt::format("{} elements along axis {} of {}", sizes[i], i, detail::describe(v)),
-                   fmt::format("at most {}", v.shape()[i] + widths.low[i] + widths.high[i]),
+                   fmt::format("at most {}", room),
                    "use a smaller window, or the padding \"SAME\"");
     }
     return emit({v}, [&](Builder& b, const Ids& ids) {

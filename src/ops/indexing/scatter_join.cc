@@ -232,6 +232,8 @@ Samples row_extreme_samples() {
           join_sample(i32({}), f32({6}), 0, 1),
           join_sample(i32({60}), f32({60, 2}), 0, 4),
           join_sample(i32({12}), i32({12}), 0, 20),
+          join_sample(i32({12}), {DType::i8, {12}}, 0, 20),
+          join_sample(i32({6, 2}), {DType::i16, {6, 2, 3}}, 0, 20),
           join_sample(i32({4, 60}), f32({4, 3, 60}), 2, 5, 1),
           join_sample(i32({2, 5, 3}), f32({2, 5, 3, 2}), 2, 1, 2),
           join_sample(i32({40}), bf16({40, 3}), 0, 3)};

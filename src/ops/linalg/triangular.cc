@@ -114,17 +114,12 @@ Dense matrix_of(const TriangularAttributes& form, const Dense& a) {
 /// Solves matrix * x = b for one column of b, which becomes x.
 void substitute(const Dense& matrix, bool is_lower, Dense& x, std::int64_t col) {
   const std::int64_t n = matrix.rows;
-  bool is_finite = true;
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t i = is_lower ? step : n - 1 - step;
     for (std::int64_t j = is_lower ? 0 : i + 1; j < (is_lower ? i : n); ++j) {
       x(i, col) -= matrix(i, j) * x(j, col);
     }
     x(i, col) /= matrix(i, i);
-    is_finite = is_finite && std::isfinite(x(i, col));
-  }
-  for (std::int64_t i = 0; i < n && !is_finite; ++i) {
-    x(i, col) = std::numeric_limits<double>::quiet_NaN();
   }
 }
 
@@ -205,7 +200,7 @@ const OpRecord triangular_solve_op{
     .doc =
         "x with op(a) * x = b, or x * op(a) = b unless `left_side`; op is the transpose with "
         "`transpose_a`. One triangle of the matrices a [.., n, n] is read; with `unit_diagonal` "
-        "their diagonal is 1. A right-hand side without a finite solution gives NaN.",
+        "their diagonal is 1. A zero on the diagonal divides like any number.",
     .source = "StableHLO, triangular_solve",
     .attributes = AttributeNames{"left_side", "lower", "transpose_a", "unit_diagonal"},
     .types = TypeSet::wide_floats,

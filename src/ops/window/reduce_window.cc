@@ -28,6 +28,7 @@ Shape windows_of(const ShapeContext& c, Shape array) {
   const Ints& window = steps_of(c, "window", array.size());
   const Ints& stride = steps_of(c, "stride", array.size());
   for (std::size_t i = 0; i < window.size(); ++i) {
+    if (array[i] == 0 && window[i] == 1) continue;  // an empty batch
     const std::int64_t room = array[i] - window[i];
     if (room < 0) {
       c.fail("a window of " + std::to_string(window[i]) + " elements does not fit in dimension " +

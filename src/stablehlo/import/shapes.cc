@@ -15,9 +15,8 @@ Values moved(Context& c, ValueId result) {
   return {result};
 }
 
-Values broadcast_in_dim(Context& c) {
-  Ints dims = c.ints("broadcast_dimensions");
-  ValueId x = c.operand(0);
+/// `x` along the dimensions `dims` of an array of this shape.
+ValueId spread(Context& c, ValueId x, Ints dims, const Shape& shape) {
   if (!std::ranges::is_sorted(dims)) {
     Ints order(dims.size());
     std::iota(order.begin(), order.end(), 0);
@@ -25,7 +24,11 @@ Values broadcast_in_dim(Context& c) {
     x = ops::transpose(c.b(), x, order);
     std::ranges::sort(dims);
   }
-  return moved(c, ops::broadcast_in_dim(c.b(), x, dims, c.result().shape));
+  return ops::broadcast_in_dim(c.b(), x, dims, shape);
+}
+
+Values broadcast_in_dim(Context& c) {
+  return moved(c, spread(c, c.operand(0), c.ints("broadcast_dimensions"), c.result().shape));
 }
 
 Values reshape(Context& c) { return moved(c, ops::reshape(c.b(), c.operand(0), c.result().shape)); }
@@ -88,6 +91,22 @@ Values dynamic_update_slice(Context& c) {
   return {ops::dynamic_update_slice(c.b(), c.operand(0), c.operand(1), starts_of(c, 2))};
 }
 
+/// A product of elements, each with each: a sum of one term would lose the sign of -0.
+ValueId outer(Context& c, ValueId lhs, ValueId rhs, const ops::DotDims& dims) {
+  const Shape shape = c.result().shape;
+  auto next = static_cast<std::int64_t>(dims.lhs_batch.size());
+  const auto along_result = [&](ValueId x, const Ints& batch) {
+    Ints to;
+    for (std::int64_t dim = 0; dim < c.type(x).rank(); ++dim) {
+      const auto at = std::ranges::find(batch, dim);
+      to.push_back(at == batch.end() ? next++ : at - batch.begin());
+    }
+    return spread(c, x, to, shape);
+  };
+  const ValueId left = along_result(lhs, dims.lhs_batch);
+  return ops::mul(c.b(), left, along_result(rhs, dims.rhs_batch));
+}
+
 Values dot_general(Context& c) {
   ValueId lhs = c.operand(0);
   ValueId rhs = c.operand(1);
@@ -97,6 +116,8 @@ Values dot_general(Context& c) {
                           .rhs_contract = c.ints("rhs_contracting_dimensions"),
                           .lhs_batch = c.ints("lhs_batching_dimensions"),
                           .rhs_batch = c.ints("rhs_batching_dimensions")};
+  const bool is_outer = dims.lhs_contract.empty() && dims.rhs_contract.empty();
+  if (is_outer && c.type(lhs).dtype == result.dtype) return {outer(c, lhs, rhs, dims)};
   return {as_sum(c, ops::dot_general(c.b(), lhs, rhs, dims))};
 }
 
@@ -105,8 +126,10 @@ Values dot_general(Context& c) {
 void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs) {
   const DType dtype = c.result().dtype;
   const DType common = dtype == DType::boolean ? DType::i32 : dtype;
-  const bool fits = c.type(lhs).dtype == c.type(rhs).dtype && dtype != DType::boolean &&
-                    size_bytes(ops::sum_dtype(c.type(lhs).dtype)) >= size_bytes(dtype);
+  const DType given = c.type(lhs).dtype;
+  const bool fits = given == c.type(rhs).dtype && dtype != DType::boolean &&
+                    is_float(given) == is_float(dtype) &&
+                    size_bytes(ops::sum_dtype(given)) >= size_bytes(dtype);
   if (fits) return;
   lhs = ops::convert(c.b(), lhs, common);
   rhs = ops::convert(c.b(), rhs, common);

@@ -112,11 +112,6 @@ Values reduce_window_by_body(Context& c, const Pool& pool) {
   const ValueId nowhere = ops::scalar(c.b(), 0, DType::boolean);
   arrays.push_back(padded(c, everywhere, nowhere, pool));
   const Joins present = where_present(c, join);
-  if (num_elements(c.result().shape) == 0) {
-    for (std::size_t i = 0; i < count; ++i) arrays[i] = ops::full(c.b(), 0, c.result(i));
-    arrays.resize(count);
-    return arrays;
-  }
   for (std::size_t dim = pool.window.size(); dim-- > 0;) {
     arrays = windows_joined(c, present, std::move(arrays), dim, pool.window[dim], pool.gaps[dim]);
     for (ValueId& each : arrays) {
@@ -146,6 +141,13 @@ std::string window_name(Context& c) {
 
 Values reduce_window(Context& c) {
   const Pool pool = pool_of(c);
+  if (num_elements(c.result().shape) == 0) {  // a window may be larger than the array
+    Values empty;
+    for (std::size_t i = 0; i < c.operands.size() / 2; ++i) {
+      empty.push_back(ops::full(c.b(), 0, c.result(i)));
+    }
+    return empty;
+  }
   const std::string name = window_name(c);
   if (name.empty()) return reduce_window_by_body(c, pool);
   const Type given = c.type(c.operand(0));
@@ -192,6 +194,7 @@ Values select_and_scatter(Context& c) {
   c.need(rank > 0 && window.size() == rank && stride.size() == rank, "windows of another rank");
   c.need(std::ranges::min(padding.low) >= 0 && std::ranges::min(padding.high) >= 0,
          "negative padding");
+  if (num_elements(c.type(c.operand(1)).shape) == 0) return {ops::full(b, 0, type)};
   const ValueId neutral = ops::scalar(b, neutral_of(name, type.dtype), type.dtype);
   const ValueId x = ops::pad(b, c.operand(0), neutral, padding.low, padding.high);
   const ir::Attributes windows = {{"stride", stride}, {"window", window}};

@@ -28,7 +28,7 @@ struct TriangularForm {
 };
 
 /// Solves for the right-hand sides [first_side, end_side): columns of b, or rows if it is on the
-/// left. `size` is that of b and x. One whose solution is not finite gives NaN everywhere.
+/// left. `size` is that of b and x. A zero on the diagonal divides like any number.
 template <typename T>
 void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x,
                       std::int64_t first_side, std::int64_t end_side);

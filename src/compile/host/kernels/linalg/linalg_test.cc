@@ -264,11 +264,17 @@ TYPED_TEST(Linalg, WhatHasNoFactorsIsNan) {
   auto l = this->zeros(4);
   cholesky(2, indefinite.data(), l.data());
   for (TypeParam element : l) EXPECT_TRUE(std::isnan(element));
+}
+
+TYPED_TEST(Linalg, SingularTrianglesDivideByZero) {
   const std::vector<TypeParam> singular = {1, 0, 1, 0};
-  const std::vector<TypeParam> b = {1, 1, 2, 0};
-  auto x = this->zeros(4);
-  triangular_solve({true, true, false, false}, {2, 2}, singular.data(), b.data(), x.data(), 0, 2);
-  for (TypeParam element : x) EXPECT_TRUE(std::isnan(element));
+  const std::vector<TypeParam> b = {1, 1, 1, 2, 1, 0};
+  auto x = this->zeros(6);
+  triangular_solve({true, true, false, false}, {2, 3}, singular.data(), b.data(), x.data(), 0, 3);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(x[i], 1);
+  EXPECT_EQ(x[3], std::numeric_limits<TypeParam>::infinity());
+  EXPECT_TRUE(std::isnan(x[4]));
+  EXPECT_EQ(x[5], -std::numeric_limits<TypeParam>::infinity());
 }
 
 }  // namespace

@@ -127,23 +127,6 @@ struct LowerForm {
   bool is_reversed;
 };
 
-/// A right-hand side in which a solution is not finite becomes NaN.
-template <typename T>
-void spoil_unless_finite(const Strips<T>& x) {
-  for (std::int64_t s = 0; s < x.count(); ++s) {
-    T zeros[kStripWidth<T>] = {};  // or NaN
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      const T* row = x.strip(s, i);
-      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) zeros[j] += row[j] * T{0};
-    }
-    if (is_finite(zeros, kStripWidth<T>)) continue;
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      T* row = x.strip(s, i);
-      for (std::int64_t j = 0; j < kStripWidth<T>; ++j) row[j] += zeros[j];
-    }
-  }
-}
-
 /// Where element i of right-hand side j is.
 struct SideLayout {
   std::int64_t of_element, of_side;
@@ -315,7 +298,6 @@ void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, c
                              .x_stride = sides.stride(),
                              .size = n,
                              .strips = sides.count()});
-  spoil_unless_finite(sides);
   store(lower.is_reversed);
 }
 
