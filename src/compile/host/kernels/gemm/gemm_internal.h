@@ -120,7 +120,7 @@ struct TileArgs {
   const std::int32_t* b_k;      ///< by tables: the same for B, which starts at `b`
   const LaneTable* lanes;
   const float* b;         ///< element (first column of the first panel, first k)
-  std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
+  std::int64_t b_stride;  ///< between neighbours in k, where B is read in place
   std::int64_t b_step;    ///< distance between panels
   const Segment* segments;
   const Chunk* chunk;
