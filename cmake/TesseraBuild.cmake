@@ -40,6 +40,14 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_ID STREQUAL 
   set(TESSERA_VECTOR_FIELDS -march=armv8-a+crypto)
 endif()
 
+# For kernels that fill the vector registers. When g++ runs out of integer registers, it keeps
+# addresses in vector registers, and moving them back waits for the products that are in flight.
+set(TESSERA_OWN_REGISTERS "")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(TESSERA_OWN_REGISTERS
+    "-mtune-ctrl=^inter_unit_moves_from_vec,^inter_unit_moves_to_vec")
+endif()
+
 # tessera_light(TARGET): compiles all sources of a target with these options.
 function(tessera_light target)
   target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})

@@ -28,6 +28,7 @@ constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its
 constexpr std::int64_t kLongestOfFew = 1536;     // the same for few rows: both operands in place
 constexpr std::int64_t kFloatsOfFew = 256;       // of L2 for each k of few rows
 constexpr std::int64_t kFewTiles = 8;            // rows that are few
+constexpr std::int64_t kRowsWorthPacking = 192;  // with more of them, packing a small B costs less
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
@@ -159,7 +160,16 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
       unit.reads_in_place && !has_lanes && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
-  tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
+  // Vectors that run in halves leave time to load an element of A for each product. Tiles of one
+  // vector then need no instructions that broadcast it.
+  const bool is_narrow =
+      quads && unit.terms == 1 && runs_in_halves(*kernels) && rows > gemm::kMostFewRows;
+  nr = is_narrow ? kernels->lanes : kernels->nr;
+  tile_rows = is_narrow        ? kernels->quad_narrow_mr
+              : quads          ? kernels->quad_mr
+              : unit.block > 1 ? kernels->mr
+                               : best_tile_rows(*kernels);
+  cut_panels();
   has_low_tiles = !quads && unit.block == 1 && leaves > 1 && prefers_low_tiles(*kernels, longest);
   if (has_low_tiles) tile_rows = kLowTileRows;
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
@@ -197,16 +207,11 @@ void GemmPlan::State::check() const {
     throw std::invalid_argument("gemm: sections do not cut C");
 }
 
-// Panels and tiles must not cross the boundaries between sections of C.
 void GemmPlan::State::cut_result() {
   const bool is_whole = problem.row_ends.empty();
   row_ends = is_whole ? std::vector{m} : problem.row_ends;
   std::int64_t begin = 0;
   for (const std::int64_t end : is_whole ? std::vector{n} : problem.column_ends) {
-    for (std::int64_t at = begin; at < end; at += kernels->nr) {
-      panel_starts.push_back(at);
-      panel_sections.push_back(static_cast<std::int32_t>(column_sections.size()));
-    }
     gemm::ColumnSection& section = column_sections.emplace_back();
     section.begin = begin;
     section.width = end - begin;
@@ -216,6 +221,17 @@ void GemmPlan::State::cut_result() {
     for (std::int64_t row = 0, first = 0, i = 0; row < m; ++row) {
       for (; row == row_ends[static_cast<std::size_t>(i)]; ++i) first = row;
       section.rows.push_back((row - first) * section.width);
+    }
+  }
+}
+
+// Panels and tiles must not cross the boundaries between sections of C.
+void GemmPlan::State::cut_panels() {
+  for (std::size_t i = 0; i < column_sections.size(); ++i) {
+    const gemm::ColumnSection& section = column_sections[i];
+    for (std::int64_t at = 0; at < section.width; at += nr) {
+      panel_starts.push_back(section.begin + at);
+      panel_sections.push_back(static_cast<std::int32_t>(i));
     }
   }
   panels = static_cast<std::int64_t>(panel_starts.size());
@@ -260,6 +276,17 @@ bool GemmPlan::State::has_whole_vectors() const {
   return true;
 }
 
+// Packing a B that stays in L1 takes longer than it saves if a batch has few rows, which tiles read
+// where they lie. Rows of B that are a multiple of a large power of two apart compete for L1.
+bool GemmPlan::State::has_small_b() const {
+  const bool is_plain = a_in_place || (a_layout.outer_run.front() >= m &&
+                                       a_layout.k_spaced_run.front() >= k / problem.pieces);
+  if (!is_plain || rows > kRowsWorthPacking) return false;
+  const std::int64_t apart = k > 1 ? std::abs(steps.b_k[1] - steps.b_k[0]) : 1;
+  const std::int64_t bytes = k * std::max(n, apart & -apart) * unit.element_bytes;
+  return bytes <= caches.l1 / 2;
+}
+
 // Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
 // registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
 // cost them more than others.
@@ -267,9 +294,12 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
   const std::int64_t in_tile =
       std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
-  const std::int64_t in_panels = std::max(l2_floats() / 8 / kernels->nr, kShortestChunk);
-  b_in_place = unit.reads_in_place && !has_lanes && rows <= tile_rows && has_whole_vectors();
-  const std::int64_t longest = b_in_place   ? kLongestInPlace
+  const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
+  b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors();
+  b_is_small = b_in_place && has_small_b();
+  b_in_place = b_is_small || (b_in_place && rows <= tile_rows);
+  const std::int64_t longest = b_is_small   ? kLongestChunk
+                               : b_in_place ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
   // The tiles of few rows read both operands where they lie, if they can. What a chunk costs beyond
@@ -285,7 +315,7 @@ void GemmPlan::State::choose_chunks() {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
     longest_chunk = std::max(longest_chunk, length);
     if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin * unit.terms)] < length)
-      b_in_place = false;
+      b_in_place = b_is_small = false;
   }
   columns_compete = do_columns_compete();
 }
@@ -320,7 +350,7 @@ bool GemmPlan::State::do_columns_compete() const {
 void GemmPlan::State::choose_blocks() {
   // The rest of L2 is for rows of C and, if A is packed, for a group of its tiles.
   const std::int64_t of_b = a_in_place ? l2_floats() / 4 * 3 : l2_floats() / 2;
-  block_panels = std::max<std::int64_t>(of_b / (longest_chunk * kernels->nr), 1);
+  block_panels = std::max<std::int64_t>(of_b / (longest_chunk * nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
@@ -332,8 +362,8 @@ void GemmPlan::State::choose_blocks() {
   if (tree.num_slots == 0 || has_lanes) return;
   const std::int64_t nodes = 2 * l2_floats() / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
-  block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
-  block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);
+  block_panels = std::min(block_panels, std::max<std::int64_t>(width / nr, 1));
+  block_rows = std::max<std::int64_t>(nodes / (block_panels * nr), tile_rows);
 }
 
 // The work is split over batches first, then over the grid of one product that takes the least
@@ -359,7 +389,7 @@ void GemmPlan::State::choose_parts(int num_workers) {
     const std::int64_t most_wide = std::clamp<std::int64_t>(panels, 1, wanted / batch_parts / high);
     for (std::int64_t wide = 1; wide <= most_wide; ++wide) {
       const auto part_rows = static_cast<double>(ceil_div(tiles, high) * tile_rows);
-      const auto part_columns = static_cast<double>(ceil_div(panels, wide) * kernels->nr);
+      const auto part_columns = static_cast<double>(ceil_div(panels, wide) * nr);
       const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
                           kReadCycles * (part_rows + part_columns);
       const std::int64_t rounds = ceil_div(high * wide * batch_parts, num_workers);

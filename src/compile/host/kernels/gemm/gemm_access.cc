@@ -159,9 +159,10 @@ bool GemmPlan::State::has_pairs_in_place(const std::vector<std::int64_t>& offset
 
 bool GemmPlan::State::can_read_by_table() const {
   if (unit.reads_pairs)
-    return panels <= kPanelsWorthPairs && has_pairs_in_place(steps.a_k) && fits_table(steps.a_k);
+    return n <= kPanelsWorthPairs * kernels->nr && has_pairs_in_place(steps.a_k) &&
+           fits_table(steps.a_k);
   const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
-  return unit.reads_in_place && panels <= kPanelsWorthTable && !is_plain && !a_in_place &&
+  return unit.reads_in_place && n <= kPanelsWorthTable * kernels->nr && !is_plain && !a_in_place &&
          !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
 }
 
@@ -325,12 +326,16 @@ void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk
     args.places = b_words->order.places.data() + chunk.k_begin;
   }
   args.src = b;
-  args.starts = panel_starts.data() + in_panels.begin;
-  args.tiles = static_cast<int>(in_panels.size());
-  args.ld = kernels->nr;
   args.tile_stride = panel_size(args.k_count);
-  args.dst = to;
-  (b_words.has_value() ? gemm::kernels().pack : unit.pack)(args);
+  for (std::int64_t i = in_panels.begin; i < in_panels.end;) {
+    const std::int64_t end = std::min(band_ends[at(i)], in_panels.end);
+    args.starts = panel_starts.data() + i;
+    args.tiles = static_cast<int>(end - i);
+    args.ld = static_cast<int>(panel_ld(i));
+    args.dst = to + (i - in_panels.begin) * args.tile_stride;
+    (b_words.has_value() ? gemm::kernels().pack : unit.pack)(args);
+    i = end;
+  }
 }
 
 }  // namespace tessera::kernels

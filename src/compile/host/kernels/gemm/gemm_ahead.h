@@ -26,31 +26,57 @@ class Ahead {
         lines_of_row_(ceil_div(width * element_bytes, kLineBytes)),
         lines_of_call_(ceil_div(num_rows * lines_of_row_, calls)) {}
 
+  /// Prefetches a few lines. `kIsApart`: changes of rows, which are rare, are called out of line.
+  template <bool kIsApart = false>
   void ask() {
-    for (std::int64_t lines = lines_of_call_; lines > 0 && row_ != end_;) {
-      const std::int64_t together = std::min(lines, lines_of_row_ - asked_);
-      const std::byte* line = base_ + *row_ * element_bytes_ + asked_ * kLineBytes;
-      for (std::int64_t i = 0; i < together; ++i, line += kLineBytes) {
-#if defined(__GNUC__)
-        __builtin_prefetch(line, 0, 2);
-#endif
-      }
-      lines -= together;
-      asked_ += together;
-      if (asked_ < lines_of_row_) break;
-      asked_ = 0;
-      ++row_;
+    if (lines_of_call_ <= left_) return ask_of_row(lines_of_call_);
+    if constexpr (kIsApart) {
+      ask_of_rows_apart();
+    } else {
+      ask_of_rows();
     }
   }
 
  private:
+  void ask_of_row(std::int64_t lines) {
+    const std::byte* line = line_;
+    for (std::int64_t i = 0; i < lines; ++i, line += kLineBytes) {
+#if defined(__GNUC__)
+      __builtin_prefetch(line, 0, 2);
+#endif
+    }
+    line_ = line;
+    left_ -= lines;
+  }
+
+  // Goes on to the next rows.
+  void ask_of_rows() {
+    std::int64_t lines = lines_of_call_;
+    for (; lines > left_ && row_ != end_; ++row_) {
+      lines -= left_;
+      ask_of_row(left_);
+      line_ = base_ + *row_ * element_bytes_;
+      left_ = lines_of_row_;
+    }
+    ask_of_row(std::min(lines, left_));
+    if (left_ == 0 && row_ == end_) lines_of_call_ = 0;
+  }
+#if defined(__GNUC__)
+  __attribute__((noinline))
+#endif
+  void
+  ask_of_rows_apart() {
+    ask_of_rows();
+  }
+
   const std::byte* base_ = nullptr;
   std::int64_t element_bytes_ = 1;
-  const std::int64_t* row_ = nullptr;
+  const std::int64_t* row_ = nullptr;  // to begin next
   const std::int64_t* end_ = nullptr;
   std::int64_t lines_of_row_ = 0;
   std::int64_t lines_of_call_ = 0;
-  std::int64_t asked_ = 0;  // lines of the current row that were prefetched
+  const std::byte* line_ = nullptr;  // to prefetch next
+  std::int64_t left_ = 0;            // lines of its row
 };
 
 }  // namespace tessera::kernels::gemm

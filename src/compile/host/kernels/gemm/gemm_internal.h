@@ -85,6 +85,7 @@ enum class Operands {
   packed,      ///< A's rows are adjacent: it is packed, or has this layout in place
   a_in_place,  ///< A is read in place; its k are adjacent
   b_in_place,  ///< B is read in place; its columns are adjacent. A's rows are adjacent
+  in_place,    ///< both are read in place; A's k and B's columns are adjacent
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
   by_tables,   ///< also B, whose columns are adjacent
   lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
@@ -92,7 +93,7 @@ enum class Operands {
   plain_lanes,            ///< as `lanes`, where the elements of A for the columns are adjacent
   plain_lanes_by_tables,  ///< the same with B by table
 };
-inline constexpr int kNumOperands = 9;
+inline constexpr int kNumOperands = 10;
 
 /// For columns of several batches side by side: where the elements of A are that meet them. Vector
 /// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
@@ -119,7 +120,7 @@ struct TileArgs {
   const std::int32_t* b_k;      ///< by tables: the same for B, which starts at `b`
   const LaneTable* lanes;
   const float* b;         ///< element (first column of the first panel, first k)
-  std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
+  std::int64_t b_stride;  ///< between neighbours in k, where B is read in place
   std::int64_t b_step;    ///< distance between panels
   const Segment* segments;
   const Chunk* chunk;

@@ -21,6 +21,7 @@ const Kernels& table() {
     fill_tiles<Operands::packed, FusedProduct>(out);
     fill_tiles<Operands::a_in_place, FusedProduct>(out);
     fill_tiles<Operands::b_in_place, FusedProduct>(out);
+    fill_tiles<Operands::in_place, FusedProduct>(out);
     fill_tiles<Operands::a_by_table, FusedProduct>(out);
     fill_tiles<Operands::by_tables, FusedProduct>(out);
     fill_lanes(out);

@@ -109,11 +109,13 @@ struct GemmPlan::State {
   gemm::LaneTable lanes;
   bool b_by_table = false;  // its columns are adjacent, and few tiles read it
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
+  bool b_is_small = false;  // all of it stays in L1 while it is read in place
   std::int64_t block = 1;   // steps of a block
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at once
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at once
   bool quads = false;             // short grains are added up four at a time in registers
+  std::int64_t nr = 1;            // columns of a full panel
   std::int64_t tile_rows = 1;     // of a full tile; at most what the kernels support
   bool has_low_tiles = false;     // tiles have fewer rows, since grains are short
   std::int64_t narrow_tiles = 1;  // tiles that are computed at once in panels of at most one vector
@@ -135,6 +137,11 @@ struct GemmPlan::State {
                  std::int64_t column_section, std::int64_t batch) const;
   /// The width of a panel as an index into the kernel tables.
   int panel_width(std::int64_t panel) const;
+  /// The distance between neighbours in k in a packed panel.
+  std::int64_t panel_ld(std::int64_t panel) const {
+    const bool is_whole = panel_width(panel) == gemm::kWholePanel || unit.block > 1;
+    return is_whole ? kernels->nr : kernels->lanes;
+  }
   /// The kernels for panels of this width, indexed by rows - 1.
   const gemm::TileKernel* kernels_of(gemm::Operands operands, int width) const {
     const auto kind = static_cast<int>(operands);
@@ -147,10 +154,8 @@ struct GemmPlan::State {
     return b_by_table ? gemm::Operands::lanes_by_tables : gemm::Operands::lanes;
   }
   std::int64_t l2_floats() const { return caches.l2 / static_cast<std::int64_t>(sizeof(float)); }
-  std::int64_t node_size() const { return tile_rows * kernels->nr; }
-  std::int64_t panel_size(std::int64_t length) const {
-    return length * kernels->nr + gemm::kPanelGap;
-  }
+  std::int64_t node_size() const { return tile_rows * nr; }
+  std::int64_t panel_size(std::int64_t length) const { return length * nr + gemm::kPanelGap; }
   std::int64_t strip_size(std::int64_t length) const {
     return length * kernels->lda + gemm::kPanelGap;
   }
@@ -173,6 +178,7 @@ struct GemmPlan::State {
                     std::span<float* const> c, float* scratch, int part) const;
   void check() const;
   void cut_result();
+  void cut_panels();
   void join_batches();
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
@@ -184,6 +190,7 @@ struct GemmPlan::State {
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets, bool always) const;
   std::optional<gemm::WordOperand> words_of_b() const;
   bool has_whole_vectors() const;
+  bool has_small_b() const;
   void choose_chunks();
   bool do_columns_compete() const;
   bool reads_chunks_alike() const;

@@ -64,7 +64,7 @@ bool is_in_place(const State& s) { return s.b_layout.outer_run.front() >= s.n; }
 
 // The columns whose sums are made at the same time: whole panels.
 std::int64_t block_columns(const State& s) {
-  const std::int64_t nr = s.kernels->nr;
+  const std::int64_t nr = s.nr;
   if (!is_in_place(s)) return nr;
   return std::max<std::int64_t>(std::min(kSumFloats / s.rows, s.n) / nr, 1) * nr;
 }
@@ -79,7 +79,7 @@ class FewRows {
         stride_(whole_lines(block_columns(state))),
         packed_a_(scratch),
         packed_b_(packed_a_ + whole_lines(s_.rows * s_.k)),
-        nodes_(packed_b_ + whole_lines(is_in_place(s_) ? 0 : s_.kernels->nr * kPackedSteps)) {}
+        nodes_(packed_b_ + whole_lines(is_in_place(s_) ? 0 : s_.nr * kPackedSteps)) {}
 
   std::int64_t scratch_floats() const {
     return nodes_ + most_nodes(s_) * s_.rows * stride_ - packed_a_;
@@ -225,7 +225,7 @@ class FewRows {
     chunk.k_end = begin + count;
     gemm::PackArgs args = s_.pack_args(s_.problem.b, s_.b_layout, s_.b_order, chunk);
     args.src = b;
-    args.starts = s_.panel_starts.data() + columns_.begin / s_.kernels->nr;
+    args.starts = s_.panel_starts.data() + columns_.begin / s_.nr;
     args.tiles = 1;
     args.ld = s_.kernels->nr;
     args.dst = packed_b_;
@@ -251,7 +251,7 @@ void GemmPlan::State::plan_few_rows() {
                  (is_in_place(*this) || k >= kShortLeaf * std::ssize(steps.leaf_ends));
   if (!has_few_rows) return;
   a_order = b_order = {};
-  for (std::int64_t i = 0; i < kPackedSteps; ++i) packed_steps.push_back(i * kernels->nr);
+  for (std::int64_t i = 0; i < kPackedSteps; ++i) packed_steps.push_back(i * nr);
 }
 
 std::int64_t GemmPlan::State::scratch_of_few_rows() const {

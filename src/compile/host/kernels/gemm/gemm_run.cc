@@ -299,7 +299,8 @@ void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
   const Chunk& now = s_.tree.chunks[next.chunk];
-  if (s_.b_in_place || s_.b_by_table || !advance(&next) || (s_.a_in_place && next.batch == batch))
+  if ((s_.b_in_place && !s_.b_is_small) || s_.b_by_table || !advance(&next) ||
+      (s_.a_in_place && next.batch == batch))
     return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);
@@ -354,9 +355,10 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
     }
     return true;
   };
-  if (!s_.b_in_place && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+  const bool reads_both = !s_.b_in_place || s_.b_is_small;
+  if (reads_both && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
     return Access::adjacent_k;
-  if (step_panels_.size() <= kPanelsWorthPacking && !s_.columns_compete &&
+  if (step_panels_.size() * s_.nr <= kPanelsWorthPacking * s_.kernels->nr && !s_.columns_compete &&
       layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
     return Access::adjacent_rows;
   return Access::none;
@@ -388,9 +390,9 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b = b;
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
-                      : s_.kernels->nr;
+                      : s_.nr;
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
-  args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
+  args.b_step = is_adjacent ? s_.nr : s_.panel_size(length);
   args.lanes = &s_.lanes;
   args.b_k = s_.b_by_table ? s_.b_table.data() + chunk.table : nullptr;
   args.segments = s_.tree.segments.data();
@@ -413,12 +415,14 @@ Range PartRun::panels_together(std::int64_t begin) const {
   const std::int64_t end = std::min(s_.band_ends[at(begin)], step_panels_.end);
   if (!s_.b_in_place && !s_.b_by_table) return {begin, end};
   const std::int64_t run = s_.b_layout.outer_run[at(s_.panel_starts[at(begin)])];
-  return {begin, std::min(end, begin + std::max<std::int64_t>(run / s_.kernels->nr, 1))};
+  return {begin, std::min(end, begin + std::max<std::int64_t>(run / s_.nr, 1))};
 }
 
 void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
-  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
+  const auto b_in_place =
+      how == Access::adjacent_k ? gemm::Operands::in_place : gemm::Operands::b_in_place;
+  const auto operands = s_.b_in_place               ? b_in_place
                         : how == Access::adjacent_k ? gemm::Operands::a_in_place
                         : s_.has_lanes              ? s_.operands_of_lanes()
                         : s_.b_by_table             ? gemm::Operands::by_tables

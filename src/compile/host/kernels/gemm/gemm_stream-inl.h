@@ -124,19 +124,20 @@ inline constexpr bool kHasVectors = false;
 template <class Rows>
 inline constexpr bool kHasVectors<Rows, std::enable_if_t<Rows::kHasVectors>> = true;
 
-// A panel of packed B.
+// A panel of packed B. Panels of at most one vector are packed vector by vector.
 template <class Width>
 struct PackedPanel {
+  static constexpr int kStride = Width::kVecs * HWY_NAMESPACE::kLanes;
   const float* b;
 
   HWY_INLINE PackedPanel(const TileArgs&, const float* from) : b(from) {}
   HWY_INLINE void advance(int k) {
-    b += k * kTileCols;
+    b += k * kStride;
     launder(b);
   }
   template <int k>
   HWY_INLINE typename Width::V vector(int j) const {
-    return hn::Load(typename Width::D(), b + k * kTileCols + j * Width::kLanes);
+    return hn::Load(typename Width::D(), b + k * kStride + j * Width::kLanes);
   }
 };
 

@@ -336,6 +336,37 @@ TEST(Gemm, NarrowLastPanels) {
   }
 }
 
+// Rows of A or their terms are adjacent, and so are columns of B, which all are read where they lie
+// if B is small.
+Case make_small(Random& random) {
+  const std::int64_t batches = random.integer(1, 4), m = random.integer(1, 210);
+  const std::int64_t n = 8 * random.integer(1, 12), k = random.integer(1, 80);
+  Case c = make_case(random, batches, m, n, k, random_leaves(random, k), random.integer(0, 3) == 0);
+  const std::int64_t pad = random.integer(0, 2);
+  const std::int64_t a_apart = random.integer(0, 1) == 0 ? 1 : k + pad;
+  const std::int64_t b_apart = random.integer(0, 7) == 0 ? 256 : n + pad;
+  c.problem.a = {.batch = steps(batches, (m + pad) * (k + pad)),
+                 .outer = steps(m, a_apart),
+                 .k = steps(k, a_apart == 1 ? m + pad : 1)};
+  c.problem.b = {
+      .batch = steps(batches, b_apart * k), .outer = steps(n, 1), .k = steps(k, b_apart)};
+  const auto size = [](const GemmOperand& x) {
+    return x.batch.back() + x.outer.back() + x.k.back() + 1;
+  };
+  c.a = random.values(size(c.problem.a), false);
+  c.b = random.values(size(c.problem.b), false);
+  return c;
+}
+
+TEST(Gemm, SmallProductsAreReadInPlace) {
+  for (int seed = 1; seed <= num_cases(300); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random;
+    random.engine.seed(static_cast<std::uint32_t>(seed));
+    expect_exact(make_small(random), random);
+  }
+}
+
 // With few rows, B is read in place where its columns are adjacent.
 TEST(Gemm, FewRows) {
   Random random;

@@ -66,7 +66,7 @@ inline constexpr bool kReadsByTable =
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
-  constexpr bool kIsInPlace = kOperands == Operands::a_in_place;
+  constexpr bool kIsInPlace = kOperands == Operands::a_in_place || kOperands == Operands::in_place;
   using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>,
                                      TabledRows<kRows, typename Product::Element>>;
   using OneElement =
@@ -78,8 +78,9 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
                             kOperands == Operands::lanes_by_tables ||
                             kOperands == Operands::plain_lanes_by_tables;
   using Adjacent = std::conditional_t<kTabledB, TabledPanel<Width>, PanelInPlace<Width>>;
-  using Panel = std::conditional_t<kTabledB || kOperands == Operands::b_in_place, Adjacent,
-                                   PackedPanel<Width>>;
+  using Panel = std::conditional_t<kTabledB || kOperands == Operands::b_in_place ||
+                                       kOperands == Operands::in_place,
+                                   Adjacent, PackedPanel<Width>>;
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
   float* slot_top = at.slots + chunk.slot * kNodeSize<kRows, Width>;
@@ -119,6 +120,9 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   }
 }
 
+// Rare cases of prefetching out of line save registers, but with AVX2 the call costs more.
+inline constexpr bool kAsksApart = HWY_TARGET == HWY_AVX3;
+
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 void tiles(const TileArgs& args) {
   Place at;
@@ -134,8 +138,8 @@ void tiles(const TileArgs& args) {
     at.slots = args.slots + t * args.slots_stride;
     for (std::int64_t left = args.panels; left > 0; --left) {
       at.cols = left == 1 ? args.last_cols : Width::kCols;
-      args.ahead_a->ask();
-      args.ahead_b->ask();
+      args.ahead_a->ask<kAsksApart>();
+      args.ahead_b->ask<kAsksApart>();
       tile<kRows, Width, kOperands, kQuads, Product>(args, at);
       at.b += args.b_step;
       at.c += Width::kCols;
