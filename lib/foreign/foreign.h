@@ -13,6 +13,9 @@ namespace tessera::foreign {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// How deeply values may be nested in a file. Reading takes stack for every level.
+inline constexpr int kMostLevels = 64;
+
 /// An array of a file.
 struct Tensor {
   std::string name;

@@ -19,7 +19,6 @@ namespace {
 
 using checkpoint::BadText;
 
-constexpr int kMostLevels = 64;
 constexpr std::uint8_t kArrayExtension = 1;
 
 /// The name in safetensors files of a dtype of NumPy; the name itself if there is none.

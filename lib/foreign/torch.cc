@@ -374,7 +374,6 @@ class Collector {
     for (const ZipEntry& entry : entries) files_[entry.name] = &entry.bytes;
   }
   void collect(const Value& value, const std::string& name, int level) {
-    constexpr int kMostLevels = 64;
     constexpr std::int64_t kMostValues = 10'000'000;
     if (level > kMostLevels || ++count_ > kMostValues) throw BadText("it is nested too deeply");
     const auto below = [&](const std::string& key) {

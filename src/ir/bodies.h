@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "ir/ir.h"
 
 namespace tessera::ir {
+
+using FunctionPtr = std::shared_ptr<const Function>;
 
 /// Operands are those that choose, then one per input of every body; output i of a body is result
 /// i.
@@ -51,11 +55,9 @@ struct Kept {
 Attributes kept_attributes(const Equation& equation, const Kept& kept);
 
 /// The functions nested in the equation itself, attribute after attribute, as bodies_of.
-std::vector<std::shared_ptr<const Function>> shared_bodies_of(const Equation& equation);
+std::vector<FunctionPtr> shared_bodies_of(const Equation& equation);
 /// `attributes` with every function f in them replaced by `replace(f)`, in the order of bodies_of.
-Attributes with_bodies(
-    const Attributes& attributes,
-    const std::function<std::shared_ptr<const Function>(const std::shared_ptr<const Function>&)>&
-        replace);
+Attributes with_bodies(const Attributes& attributes,
+                       const std::function<FunctionPtr(const FunctionPtr&)>& replace);
 
 }  // namespace tessera::ir

@@ -16,8 +16,6 @@ namespace tessera::ir {
 
 namespace {
 
-using FunctionPtr = std::shared_ptr<const Function>;
-
 bool are_all(const std::vector<bool>& marks) {
   return std::find(marks.begin(), marks.end(), false) == marks.end();
 }

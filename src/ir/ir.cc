@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 
+#include "ir/bodies.h"
 #include "ir/hash.h"
 
 namespace tessera::ir {
@@ -117,8 +118,6 @@ bool has_bodies(const Equation& equation) {
 }
 
 }  // namespace
-
-using FunctionPtr = std::shared_ptr<const Function>;
 
 Attributes with_bodies(const Attributes& attributes,
                        const std::function<FunctionPtr(const FunctionPtr&)>& replace) {

@@ -2,17 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "run/machine/clock.h"
 #include "run/threads/ready_tasks.h"
 
 namespace tessera::run {
-
-using Clock = std::chrono::steady_clock;
 
 /// When a task of the outermost frame ran, including everything nested in it.
 struct TaskSpan {

@@ -25,7 +25,7 @@ BEGIN {
     gsub(/\001/, "|", code)
     if (code ~ /^(jit|shard_map|std::tuple|tessera .*)$/) continue  # named in a sentence
     printf "#line %d \"%s\"\n", NR, FILENAME
-    print code ~ /;$/ ? "  { " code " }" : "  { [[maybe_unused]] const auto& value = " code "; }"
+    print code ~ /;$/ ? "  { " code " }" : "  { [[maybe_unused]] const auto value = " code "; }"
     ++snippets
   }
 }

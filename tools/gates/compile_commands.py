@@ -20,12 +20,13 @@ def without_launcher(words):
 
 
 def without_precompiled(words):
-    """The compiler command without its options for precompiled headers."""
+    """The compiler command without its options for precompiled headers. Those of clang follow
+    -Xclang, as nothing else that matters to the gates does."""
     kept, skip = [], False
     for word in without_launcher(words):
-        if not skip and word not in ("-include", *WITHOUT):
+        if not skip and word not in ("-include", "-Xclang", *WITHOUT):
             kept.append(word)
-        skip = not skip and word == "-include"
+        skip = not skip and word in ("-include", "-Xclang")
     return kept
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "run/machine/clock.h"
 #include "run/threads/spin.h"
 
 namespace tessera::run {
@@ -52,7 +53,6 @@ std::uint64_t IdleThreads::look() {
 void IdleThreads::wait(std::uint64_t seen, Caller* caller) {
   // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
   // tasks, and waking others also costs the thread that does it.
-  using Clock = std::chrono::steady_clock;
   constexpr auto kLongestLook = std::chrono::microseconds(50);
   constexpr int kLooks = 64;  // between two readings of the clock
   const auto is_new = [&] { return news_.load(std::memory_order_acquire) != seen; };

@@ -5,6 +5,8 @@
 
 #include <tessera/error.h>
 
+#include "run/machine/clock.h"
+
 namespace tessera::run {
 
 std::string rank_name(int rank, int num_processes, int processes_per_group) {
@@ -15,7 +17,6 @@ std::string rank_name(int rank, int num_processes, int processes_per_group) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 

@@ -27,7 +27,7 @@ void draw_sample(const SampleFlags& flags) {
   constexpr double kImage = 192;
   constexpr double kGap = 24;
   constexpr double kLabel = 32;
-  constexpr double kFont = 20;
+  constexpr double kLabelFont = 20;
   Picture picture("--out", flags.out, kGap + kColumns * (kImage + kGap),
                   kGap + kImages / kColumns * (kLabel + kImage + kGap));
   const data::Dataset images = vit::training_data(flags.data, !flags.no_flip);
@@ -39,7 +39,7 @@ void draw_sample(const SampleFlags& flags) {
     const double y = kGap + static_cast<double>(i / kColumns) * (kLabel + kImage + kGap);
     const std::string name = classes[static_cast<std::size_t>(label)];
     const std::string number = std::to_string(label);
-    picture.text(x + kImage / 2, y + kFont, kFont,
+    picture.text(x + kImage / 2, y + kLabelFont, kLabelFont,
                  "Label: " + number + (name == number ? "" : " (" + name + ")"));
     picture.image(x, y + kLabel, kImage, std::get<std::vector<std::uint8_t>>(record[0].values),
                   kSide);

@@ -15,11 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "run/machine/clock.h"
+
 namespace tessera::run {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kError = 2;  // the descriptor of standard error
 

@@ -17,6 +17,7 @@
 
 #include <tessera/error.h>
 
+#include "run/machine/clock.h"
 #include "run/machine/cores.h"
 #include "run/machine/memory.h"
 #include "run/transport/notes.h"
@@ -25,7 +26,6 @@ namespace tessera::run {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 

@@ -36,6 +36,9 @@ namespace dot {
 HWY_EXPORT(run_block);
 }  // namespace dot
 
+// Where kernels are for one instruction set, the macro takes no name of another namespace.
+using namespace dot;
+
 namespace {
 
 constexpr std::int64_t kMinPartTerms = std::int64_t{128} * 1024;
@@ -106,7 +109,7 @@ void DotPlan::run(const std::byte* a, const std::byte* b, std::byte* c, int part
     const std::int64_t batch = at / units;
     const std::int64_t end = std::min(of_rows.end, (batch + 1) * units);
     const auto i = static_cast<std::size_t>(batch);
-    HWY_DYNAMIC_DISPATCH(dot::run_block)
+    HWY_DYNAMIC_DISPATCH(run_block)
     ({.problem = &problem_,
       .tree = &tree_,
       .a = a + problem_.a.batch[i] * bytes,

@@ -94,6 +94,9 @@ namespace vector_products {
 HWY_EXPORT(sum_tree);
 }  // namespace vector_products
 
+// Where kernels are for one instruction set, the macro takes no name of another namespace.
+using namespace vector_products;
+
 namespace {
 
 constexpr std::size_t kFewestTerms = 16;  // of a run, on average
@@ -159,7 +162,7 @@ std::int64_t VectorProducts::flops() const { return 2 * terms_ * std::ssize(a_);
 
 void VectorProducts::run(const float* a, const float* b, float* c, int part) const {
   const std::int64_t batches = std::ssize(a_);
-  const auto sum = HWY_DYNAMIC_DISPATCH(vector_products::sum_tree);
+  const auto sum = HWY_DYNAMIC_DISPATCH(sum_tree);
   for (std::int64_t i = batches * part / num_parts_; i < batches * (part + 1) / num_parts_; ++i) {
     const auto at = static_cast<std::size_t>(i);
     c[c_[at]] = sum(groups_, a + a_[at], b + b_[at]);

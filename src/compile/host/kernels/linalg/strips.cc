@@ -39,23 +39,26 @@ HWY_EXPORT(turn_f32);
 HWY_EXPORT(turn_f64);
 }  // namespace strips
 
+// Where kernels are for one instruction set, the macro takes no name of another namespace.
+using namespace strips;
+
 void subtract_product(const StripProduct<float>& p) {
-  if (p.rows > 0 && p.strips > 0) HWY_DYNAMIC_DISPATCH(strips::subtract_f32)(p);
+  if (p.rows > 0 && p.strips > 0) HWY_DYNAMIC_DISPATCH(subtract_f32)(p);
 }
 void subtract_product(const StripProduct<double>& p) {
-  if (p.rows > 0 && p.strips > 0) HWY_DYNAMIC_DISPATCH(strips::subtract_f64)(p);
+  if (p.rows > 0 && p.strips > 0) HWY_DYNAMIC_DISPATCH(subtract_f64)(p);
 }
 void solve_lower(const StripSystem<float>& s) {
-  if (s.strips > 0) HWY_DYNAMIC_DISPATCH(strips::solve_f32)(s);
+  if (s.strips > 0) HWY_DYNAMIC_DISPATCH(solve_f32)(s);
 }
 void solve_lower(const StripSystem<double>& s) {
-  if (s.strips > 0) HWY_DYNAMIC_DISPATCH(strips::solve_f64)(s);
+  if (s.strips > 0) HWY_DYNAMIC_DISPATCH(solve_f64)(s);
 }
 
-void multiply_rows(const StripRows<float>& r) { HWY_DYNAMIC_DISPATCH(strips::multiply_f32)(r); }
-void multiply_rows(const StripRows<double>& r) { HWY_DYNAMIC_DISPATCH(strips::multiply_f64)(r); }
-void turn_rows(const StripTurns<float>& t) { HWY_DYNAMIC_DISPATCH(strips::turn_f32)(t); }
-void turn_rows(const StripTurns<double>& t) { HWY_DYNAMIC_DISPATCH(strips::turn_f64)(t); }
+void multiply_rows(const StripRows<float>& r) { HWY_DYNAMIC_DISPATCH(multiply_f32)(r); }
+void multiply_rows(const StripRows<double>& r) { HWY_DYNAMIC_DISPATCH(multiply_f64)(r); }
+void turn_rows(const StripTurns<float>& t) { HWY_DYNAMIC_DISPATCH(turn_f32)(t); }
+void turn_rows(const StripTurns<double>& t) { HWY_DYNAMIC_DISPATCH(turn_f64)(t); }
 
 }  // namespace tessera::kernels
 #endif  // HWY_ONCE
