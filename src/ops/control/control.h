@@ -71,6 +71,9 @@ enum class Dissolve : std::uint8_t {
 };
 /// The function with calls of this kind inlined, also inside nested functions.
 Function dissolve_calls(Function function, Dissolve which);
+/// The function with transposes of elementwise work on constants and broadcasts replaced by that
+/// work in the other order, also inside nested functions.
+Function move_transposes(Function function);
 /// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
 /// the token of the one before.
 Function with_ordered_effects(Function function);

@@ -76,7 +76,11 @@ std::vector<ir::Pass> simplify_passes() {
   std::vector<ir::Pass> passes = {
       {.name = "dissolve_calls",
        .doc = "replaces call, remat and custom_vjp by their functions",
-       .run = [](Function f) { return dissolve_calls(std::move(f), Dissolve::all_calls); }}};
+       .run = [](Function f) { return dissolve_calls(std::move(f), Dissolve::all_calls); }},
+      {.name = "move_transposes",
+       .doc = "computes elementwise work on broadcasts in the order in which it is read",
+       .run = move_transposes,
+       .is_optional = true}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;
 }
