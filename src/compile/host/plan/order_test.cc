@@ -94,7 +94,8 @@ std::vector<std::size_t> places_in(const Order& order, const OrderProblem& probl
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   for (std::size_t late = 0; late < order.size(); ++late) {
     for (std::size_t early = 0; early < late; ++early) {
-      if (depends(problem, early, late)) EXPECT_LT(place[early], place[late]);
+      if (!depends(problem, early, late)) continue;
+      EXPECT_LT(place[early], place[late]);
     }
   }
   return place;
