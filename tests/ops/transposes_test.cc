@@ -6,6 +6,7 @@
 #include "ops/control/control.h"
 #include "ops/emit.h"
 #include "ops/record.h"
+#include "ops/rules.h"
 #include "tests/ops/arrays.h"
 
 namespace tessera {
@@ -18,14 +19,14 @@ using ir::ValueId;
 std::size_t count_of(const Function& function, std::string_view op) {
   std::size_t count = 0;
   for (const ir::Equation& equation : function.equations) {
-    count += *equation.op->name == op ? 1 : 0;
+    count += *equation.op->name == op ? 1U : 0U;
     for (const Function* body : ir::bodies_of(equation)) count += count_of(*body, op);
   }
   return count;
 }
 
 Function without_transposes(const Function& function) {
-  return ir::run_passes(ops::simplify_passes(), function);
+  return ir::run_passes(ops::simplify_passes(), function, {});
 }
 
 TEST(Transposes, OfOuterProductsAreOuterProducts) {

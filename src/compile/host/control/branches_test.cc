@@ -61,10 +61,11 @@ const std::string kReadLate = kPrefix + R"(
   %4: f32[1]<{}> = slice[limit=[4], start=[3], stride=[1]] %1
   %5: f32[NUM]<{}> = scatter[dim=0] %0, %3, %4
   %6: f32[1]<{}> = slice[limit=[NUM], start=[999], stride=[1]] %5
-  %7: f32[1]<{}> = gather[dim=0, num_batch=0] %0, %3
-  %8: f32[1]<{}> = add %6, %7
-  %9: f32[NUM]<{}> = scatter[dim=0] %1, %3, %8
-  return %5, %9
+  %7: i32[1]<{}> = convert[dtype=i32] %6
+  %8: f32[1]<{}> = gather[dim=0, num_batch=0] %0, %7
+  %9: f32[1]<{}> = add %6, %8
+  %10: f32[NUM]<{}> = scatter[dim=0] %1, %3, %9
+  return %5, %10
 })";
 /// Neither array is read.
 const std::string kReplace = kPrefix + R"(
