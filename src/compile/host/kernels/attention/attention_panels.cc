@@ -72,7 +72,11 @@ void run_tiles(const Product& p, const gemm::Chunk& chunk, const gemm::Segment& 
                const std::int64_t* c_rows) {
   if (tiles == 0) return;
   const gemm::Kernels& kernels = gemm::kernels();
-  const auto operands = p.is_a_transposed ? gemm::Operands::b_in_place : gemm::Operands::a_in_place;
+  const int width = p.cols > kernels.lanes ? gemm::kWholePanel : 1;
+  // A packed panel of one vector has no other vectors beside it, which B does.
+  const auto with_adjacent_k =
+      width == gemm::kWholePanel ? gemm::Operands::a_in_place : gemm::Operands::in_place;
+  const auto operands = p.is_a_transposed ? gemm::Operands::b_in_place : with_adjacent_k;
   const std::int64_t row_step = p.is_a_transposed ? 1 : p.a_stride;
   gemm::Ahead nothing;
   gemm::TileArgs args = {};
@@ -93,7 +97,6 @@ void run_tiles(const Product& p, const gemm::Chunk& chunk, const gemm::Segment& 
   args.last_cols = static_cast<int>(p.cols);
   args.block = 1;
   args.ahead_a = args.ahead_b = &nothing;
-  const int width = p.cols > kernels.lanes ? gemm::kWholePanel : 1;
   kernels.tiles[static_cast<int>(operands)][width][rows - 1](args);
 }
 

@@ -121,6 +121,7 @@ Unit words() {
     fill_tiles<Operands::packed, WordProduct>(out);
     fill_tiles<Operands::a_in_place, WordProduct>(out);
     fill_tiles<Operands::b_in_place, WordProduct>(out);
+    fill_tiles<Operands::in_place, WordProduct>(out);
     fill_tiles<Operands::a_by_table, WordProduct>(out);
     fill_tiles<Operands::by_tables, WordProduct>(out);
     return out;
