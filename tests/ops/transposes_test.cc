@@ -123,6 +123,7 @@ TEST(Transposes, NeverChangeValues) {
   for (int program = 0; program < 200; ++program) {
     const Function f = random_program(random);
     const Function changed = without_transposes(f);
+    ASSERT_EQ(ir::print(ops::move_transposes(changed)), ir::print(changed));
     moved += count_of(f, "transpose") - count_of(changed, "transpose");
     const std::vector<ops::HostArray> inputs = random_inputs(f, random);
     const auto expected = compile::interpret(f, inputs);

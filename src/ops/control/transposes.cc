@@ -2,6 +2,7 @@
 // row, become the same work in the other order. Then what reads it computes it where it needs it,
 // and nothing is moved.
 #include <algorithm>
+#include <optional>
 
 #include "ops/control/control.h"
 #include "ops/emit.h"
@@ -93,11 +94,12 @@ class Transposes {
   std::vector<std::int64_t> uses_;           // per value
 };
 
-Function moved_here(Function function) {
+/// nullopt if there is nothing to move.
+std::optional<Function> moved_once(const Function& function) {
   const Transposes transposes(function);
   const auto is_moved = [&](const Equation& equation) { return transposes.is_moved(equation); };
   if (std::none_of(function.equations.begin(), function.equations.end(), is_moved)) {
-    return function;
+    return std::nullopt;
   }
   Function result = ir::empty_like(function);
   Builder b(result);
@@ -115,6 +117,12 @@ Function moved_here(Function function) {
   }
   for (const ValueId id : function.outputs) result.outputs.push_back(renamed[id]);
   return result;
+}
+
+/// What is not needed any more is dropped, since its operands may have one reader less.
+Function moved_here(Function function) {
+  while (auto moved = moved_once(function)) function = ir::without_dead_code(*std::move(moved));
+  return function;
 }
 
 }  // namespace
