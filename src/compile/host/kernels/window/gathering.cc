@@ -46,7 +46,7 @@ gemm::Range range_of(const std::vector<Reads>& products, GemmOperand GemmProblem
       range.end = std::max(range.end, first_of(read) + k + 1);
     }
   }
-  return range;
+  return range.begin < range.end ? range : gemm::Range{0, 0};
 }
 
 /// Numbers the vectors that products read, piece by piece.
