@@ -59,18 +59,62 @@ std::vector<std::vector<std::size_t>> predecessors_of(const OrderProblem& proble
   return before;
 }
 
-class Ordering {
+/// Steps that are run one after the other, and what the others wait for.
+class Sequence {
+ protected:
+  explicit Sequence(const OrderProblem& problem)
+      : problem_(problem), before_(predecessors_of(problem)), behind_(problem.steps.size()) {
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      for (const std::size_t other : before_[i]) behind_[other].push_back(i);
+    }
+    reset();
+  }
+
+  void reset() {
+    order_.clear();
+    has_run_.assign(before_.size(), false);
+    num_pending_.clear();
+    for (const auto& before : before_) num_pending_.push_back(before.size());
+  }
+
+  void run(std::size_t step) {
+    has_run_[step] = true;
+    order_.push_back(step);
+    for (const std::size_t next : behind_[step]) --num_pending_[next];
+  }
+
+  /// The step and everything that it waits for, in a valid order; empty if there are too many.
+  std::optional<std::vector<std::size_t>> waiting_for(std::size_t step) const {
+    std::vector<std::size_t> found = {step};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (num_pending_[found[i]] >= kMostTogether) return std::nullopt;
+      if (num_pending_[found[i]] == 0) continue;
+      for (const std::size_t other : before_[found[i]]) {
+        if (has_run_[other] || std::find(found.begin(), found.end(), other) != found.end())
+          continue;
+        if (found.size() == kMostTogether) return std::nullopt;
+        found.push_back(other);
+      }
+    }
+    std::sort(found.begin(), found.end());  // the given order is valid
+    return found;
+  }
+
+  const OrderProblem& problem_;
+  std::vector<bool> has_run_;
+  std::vector<std::size_t> order_;
+
+ private:
+  std::vector<std::vector<std::size_t>> before_;  // per step
+  std::vector<std::vector<std::size_t>> behind_;  // per step
+  std::vector<std::size_t> num_pending_;          // per step: of those before, that have not run
+};
+
+class Ordering : private Sequence {
  public:
   explicit Ordering(const OrderProblem& problem)
-      : problem_(problem),
-        values_(values_of(problem)),
-        before_(predecessors_of(problem)),
-        behind_(problem.steps.size()),
-        num_pending_(problem.steps.size()),
-        users_(problem.bytes.size()) {
+      : Sequence(problem), values_(values_of(problem)), users_(problem.bytes.size()) {
     for (std::size_t i = 0; i < problem.steps.size(); ++i) {
-      num_pending_[i] = before_[i].size();
-      for (const std::size_t other : before_[i]) behind_[other].push_back(i);
       for (const std::size_t value : values_[i]) users_[value].push_back(i);
     }
     reset();
@@ -100,19 +144,16 @@ class Ordering {
   };
 
   void reset() {
-    order_.clear();
-    has_run_.assign(problem_.steps.size(), false);
+    Sequence::reset();
     is_made_.assign(problem_.bytes.size(), false);
     num_users_left_.clear();
     for (const auto& users : users_) num_users_left_.push_back(users.size());
     next_user_.assign(problem_.bytes.size(), 0);
-    for (std::size_t i = 0; i < before_.size(); ++i) num_pending_[i] = before_[i].size();
     held_ = 0;
   }
 
   void run(std::size_t step) {
-    has_run_[step] = true;
-    order_.push_back(step);
+    Sequence::run(step);
     for (const std::size_t value : problem_.steps[step].writes) {
       if (!is_made_[value]) held_ += problem_.bytes[value];
       is_made_[value] = true;
@@ -120,7 +161,6 @@ class Ordering {
     for (const std::size_t value : values_[step]) {
       if (--num_users_left_[value] == 0 && is_made_[value]) held_ -= problem_.bytes[value];
     }
-    for (const std::size_t next : behind_[step]) --num_pending_[next];
   }
 
   Effect effect_of(const std::vector<std::size_t>& steps) const {
@@ -146,23 +186,6 @@ class Ordering {
     return effect;
   }
 
-  /// The step and everything that it waits for, in a valid order; empty if there are too many.
-  std::optional<std::vector<std::size_t>> waiting_for(std::size_t step) const {
-    std::vector<std::size_t> found = {step};
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (num_pending_[found[i]] >= kMostTogether) return std::nullopt;
-      if (num_pending_[found[i]] == 0) continue;
-      for (const std::size_t other : before_[found[i]]) {
-        if (has_run_[other] || std::find(found.begin(), found.end(), other) != found.end())
-          continue;
-        if (found.size() == kMostTogether) return std::nullopt;
-        found.push_back(other);
-      }
-    }
-    std::sort(found.begin(), found.end());  // the given order is valid
-    return found;
-  }
-
   void move_up(std::size_t step) {
     if (has_run_[step]) return;
     const auto steps = waiting_for(step);
@@ -186,29 +209,20 @@ class Ordering {
     }
   }
 
-  const OrderProblem& problem_;
   std::vector<std::vector<std::size_t>> values_;  // per step
-  std::vector<std::vector<std::size_t>> before_;  // per step
-  std::vector<std::vector<std::size_t>> behind_;  // per step
-  std::vector<std::size_t> num_pending_;          // per step: of those before, that have not run
   std::vector<std::vector<std::size_t>> users_;   // per value: steps
   std::vector<std::size_t> num_users_left_;       // per value
   std::vector<std::size_t> next_user_;            // per value: the users before it have run
-  std::vector<bool> has_run_;
   std::vector<bool> is_made_;
-  std::vector<std::size_t> order_;
   std::int64_t held_ = 0;
   std::int64_t peak_ = 0;
 };
 
 /// See reads_before_updates().
-class EarlyReads {
+class EarlyReads : private Sequence {
  public:
   explicit EarlyReads(const OrderProblem& problem)
-      : problem_(problem),
-        before_(predecessors_of(problem)),
-        readers_(problem.bytes.size()),
-        is_placed_(problem.steps.size(), false) {
+      : Sequence(problem), readers_(problem.bytes.size()) {
     for (std::size_t i = 0; i < problem.steps.size(); ++i) {
       for (const std::size_t value : problem.steps[i].reads) readers_[value].push_back(i);
     }
@@ -216,44 +230,27 @@ class EarlyReads {
 
   std::vector<std::size_t> order() {
     for (std::size_t i = 0; i < problem_.steps.size(); ++i) {
-      if (is_placed_[i]) continue;
+      if (has_run_[i]) continue;
       for (const std::size_t value : problem_.steps[i].updates) {
         for (const std::size_t reader : readers_[value]) {
-          if (reader > i) place_before(i, reader);
+          if (reader > i) run_before(i, reader);
         }
       }
-      place(i);
+      run(i);
     }
     return std::move(order_);
   }
 
  private:
-  void place(std::size_t step) {
-    is_placed_[step] = true;
-    order_.push_back(step);
+  /// Runs the reader and everything that it waits for, unless that is the update or too much.
+  void run_before(std::size_t update, std::size_t reader) {
+    if (has_run_[reader]) return;
+    const auto steps = waiting_for(reader);
+    if (!steps || std::binary_search(steps->begin(), steps->end(), update)) return;
+    for (const std::size_t step : *steps) run(step);
   }
 
-  /// Places the reader and everything that it waits for, unless that is the update or too much.
-  void place_before(std::size_t update, std::size_t reader) {
-    if (is_placed_[reader]) return;
-    std::vector<std::size_t> found = {reader};
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      for (const std::size_t other : before_[found[i]]) {
-        if (is_placed_[other] || std::find(found.begin(), found.end(), other) != found.end())
-          continue;
-        if (other == update || found.size() == kMostTogether) return;
-        found.push_back(other);
-      }
-    }
-    std::sort(found.begin(), found.end());  // the given order is valid
-    for (const std::size_t step : found) place(step);
-  }
-
-  const OrderProblem& problem_;
-  std::vector<std::vector<std::size_t>> before_;   // per step
   std::vector<std::vector<std::size_t>> readers_;  // per value
-  std::vector<bool> is_placed_;
-  std::vector<std::size_t> order_;
 };
 
 }  // namespace
