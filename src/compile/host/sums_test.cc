@@ -95,13 +95,20 @@ TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
   }
 }
 
-TEST(Sums, ATileOfASumStandsForItsPart) {
+/// The most that a device holds of what it computes from a scattered sum with `equation`.
+std::int64_t arena_of_scattered(const std::string& equation) {
   std::string text = scattered("{data},{}");
-  text.replace(text.find("return %3"), 9, "%4: f32[64,128]<{data},{}> = neg %3\n  return %4");
+  text.replace(text.find("return %3"), 9, equation + "\n  return %4");
   const Function f = ir::parse(text);
-  const run::Executable plan =
-      plan_memory(lower(f), {.is_donated = {false, false}, .output_alias = {-1}});
-  EXPECT_EQ(plan.device_arena_bytes, 64 * 128 * 4 + 64 * 128);
+  return plan_memory(lower(f), {.is_donated = {false, false}, .output_alias = {-1}})
+      .device_arena_bytes;
+}
+
+TEST(Sums, ATileOfASumIsHeldBesideThePart) {
+  constexpr std::int64_t kPart = 64 * 128 * 4, kTile = 64 * 128;
+  EXPECT_EQ(arena_of_scattered("%4: f32[64]<{data}> = reduce_sum[dims=[1]] %3"), kPart + kTile);
+  // The negation overwrites the tile, which therefore lies in the memory of the result.
+  EXPECT_EQ(arena_of_scattered("%4: f32[64,128]<{data},{}> = neg %3"), kPart);
 }
 
 TEST(Sums, WhatSharesBIsSummedTogether) {
