@@ -54,6 +54,32 @@ TEST(Scan, CapturesArraysAndHasAGradient) {
   EXPECT_TRUE(array_equal(same, gradient));
 }
 
+/// Each round adds to the parts of the gradient that it has read, not to all of it.
+TEST(Scan, GradientsOfReadsChangeParts) {
+  const Array table = reshape(sin(iota_array(16 * 1024)), {16, 1024});
+  const auto loss = [](Array x) {
+    const auto round = [&](Array i, Array total) {
+      const Array rows = take(x, stack({i, i * 2, i}));
+      const Array part = dynamic_slice(x, {i, i + 3}, {2, 7});
+      return total + sum(sin(rows)) + sum(x[3] * x[4]) * sum(part);
+    };
+    return fori_loop(0, 5, round, full({}, 0.0F));
+  };
+  const auto step = [&](Array x) { return grad(loss)(x); };
+  const auto gradient = jit(step);
+  const std::string text = gradient.lower(table).partitioned_ir();
+  EXPECT_EQ(text.find("f32[16,1024]<{},{}> = add "), std::string::npos) << text;
+  const auto whole = jit(step, {.passes = {.disabled = {"add_updates_in_place"}}});
+  EXPECT_NE(whole.lower(table).partitioned_ir().find("f32[16,1024]<{},{}> = add "),
+            std::string::npos);
+  const Array wanted = whole(table);
+  EXPECT_TRUE(array_equal(gradient(table), wanted));
+  for (const P& spec : {P{"x"}, P{none, "x"}}) {
+    const Array split = device_put(table, NamedSharding(make_mesh({{"x", 4}}), spec));
+    EXPECT_TRUE(array_equal(device_put(gradient(split), wanted.sharding()), wanted));
+  }
+}
+
 TEST(Scan, GradientOfAGradient) {
   const auto cube = [](Array x) {
     return scan([&](Array c, std::tuple<>) { return std::pair(c * x, std::tuple<>()); },

@@ -10,6 +10,19 @@ namespace tessera::differentiate {
 
 namespace {
 
+/// `sum` plus the cotangents that make up `gradient`, one after the other. So each is added to the
+/// sum of all iterations, which an update of a slice changes in place.
+ValueId added_up(Builder& b, ValueId sum, ValueId gradient) {
+  std::vector<ValueId> terms = {gradient};
+  for (auto it = b.function().equations.rbegin(); it != b.function().equations.rend(); ++it) {
+    if (it->results[0] != terms.back() || it->op != &ops::add_any_op) continue;
+    terms.back() = it->operands[1];
+    terms.push_back(it->operands[0]);
+  }
+  for (auto it = terms.rbegin(); it != terms.rend(); ++it) sum = ops::add(b, sum, *it);
+  return sum;
+}
+
 class ScanVjp {
  public:
   explicit ScanVjp(ControlContext& c)
@@ -134,7 +147,7 @@ class ScanVjp {
       if (seeded_[i]) bind(seed++, c_.cotangents[i]);
     }
     std::vector<ValueId> outputs = inner.inline_function(halves.backward, arguments);
-    for (std::size_t i = 0; i < sums.size(); ++i) outputs[i] = ops::add(inner, sums[i], outputs[i]);
+    for (std::size_t i = 0; i < sums.size(); ++i) outputs[i] = added_up(inner, sums[i], outputs[i]);
     inner.set_outputs(std::move(outputs));
     const std::vector<ValueId> results =
         ops::scan(c_.b, parts, std::make_shared<const Function>(std::move(body)), operands);

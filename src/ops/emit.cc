@@ -206,6 +206,23 @@ ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t d
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim) {
   return b.emit("scatter", {{"dim", dim}}, {x, indices, updates});
 }
+RowSums row_sums(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
+                 std::int64_t size) {
+  const Type numbers = b.type(indices);
+  const std::int64_t count = numbers.shape[0];
+  const std::vector<ValueId> sorted = sort(b, {indices, iota(b, DType::i32, numbers.shape, 0)}, 0);
+  const ValueId is_other = compare(b, "ne", slice_dim(b, sorted[0], 0, 1, count),
+                                   slice_dim(b, sorted[0], 0, 0, count - 1));
+  const ValueId is_first =
+      pad(b, convert(b, is_other, DType::i32), scalar(b, 1, DType::i32), {1}, {0});
+  const ValueId number =
+      b.emit("cumsum", {{"dim", std::int64_t{0}}, {"reverse", false}}, {is_first});
+  const ValueId place = sub(b, number, full(b, 1, numbers));
+  const ValueId of_update = scatter(b, full(b, 0, numbers), sorted[1], place, 0);
+  const ValueId outside = full(b, static_cast<double>(size), numbers);
+  return {.numbers = scatter(b, outside, place, sorted[0], 0),
+          .sums = scatter_add(b, of_update, updates, dim, count)};
+}
 ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim) {
   return b.emit("gather_along", {{"dim", dim}}, {x, indices});
 }

@@ -110,6 +110,14 @@ ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim,
 ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                     std::int64_t size, std::int64_t num_batch = 0);
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim);
+/// The rows that a scatter_add changes, and the sums that it makes of their updates. There are as
+/// many as updates: those that are left over have number `size`, which is no row.
+struct RowSums {
+  ValueId numbers;  // [count], i32
+  ValueId sums;     // as the updates
+};
+/// `indices`: [count], i32.
+RowSums row_sums(Builder& b, ValueId indices, ValueId updates, std::int64_t dim, std::int64_t size);
 ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim);
 /// Element i of the result along `dim` is element sources[i] of `x`; `sources` is a permutation.
 ValueId permute(Builder& b, ValueId x, std::int64_t dim, Ints sources);

@@ -74,6 +74,9 @@ Function dissolve_calls(Function function, Dissolve which);
 /// The function with transposes of elementwise work on constants and broadcasts replaced by that
 /// work in the other order, also inside nested functions.
 Function move_transposes(Function function);
+/// The function with sums of an array and of an update of zeros replaced by updates of the array,
+/// also inside nested functions, where that gives the same bits.
+Function add_updates_in_place(Function function);
 /// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
 /// the token of the one before.
 Function with_ordered_effects(Function function);

@@ -80,6 +80,10 @@ std::vector<ir::Pass> simplify_passes() {
       {.name = "move_transposes",
        .doc = "computes elementwise work on broadcasts in the order in which it is read",
        .run = move_transposes,
+       .is_optional = true},
+      {.name = "add_updates_in_place",
+       .doc = "adds an update of zeros to an array by changing the part that it covers",
+       .run = add_updates_in_place,
        .is_optional = true}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;

@@ -165,26 +165,12 @@ bool replaces(const Region& body, std::size_t count) {
   return body.operations[0].operands == std::vector<ValueNumber>(first, body.arguments.end());
 }
 
-/// The scatter of the sums of all updates of a row, which are those of scatter_add. The rows that
-/// are left over do not exist.
+/// The scatter of the sums of all updates of a row, which are those of scatter_add.
 RowScatter summed(Context& c, RowScatter rows) {
-  ir::Builder& b = c.b();
-  const Type numbers = c.type(rows.numbers);
-  const std::int64_t count = numbers.shape[0];
-  const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, numbers.shape, 0)}, 0);
-  const ValueId is_other = ops::compare(b, "ne", ops::slice_dim(b, sorted[0], 0, 1, count),
-                                        ops::slice_dim(b, sorted[0], 0, 0, count - 1));
-  const ValueId is_first =
-      ops::pad(b, ops::convert(b, is_other, DType::i32), ops::scalar(b, 1, DType::i32), {1}, {0});
-  const ValueId number = b.emit("cumsum", {{"dim", kZero}, {"reverse", false}}, {is_first});
-  const ValueId place = ops::sub(b, number, ops::full(b, 1, numbers));
-  const ValueId of_update = ops::scatter(b, ops::full(b, 0, numbers), sorted[1], place, 0);
-  const DType dtype = c.type(rows.lines[0]).dtype;
-  const ValueId wide = ops::convert(b, rows.lines[0], ops::sum_dtype(dtype));
-  const ValueId sums = ops::scatter_add(b, of_update, wide, 0, count);
-  rows.lines = {ops::convert(b, sums, dtype)};
-  const ValueId outside = ops::full(b, static_cast<double>(rows.form.num_rows()), numbers);
-  rows.numbers = ops::scatter(b, outside, place, sorted[0], 0);
+  const ops::RowSums sums =
+      ops::row_sums(c.b(), rows.numbers, rows.lines[0], 0, rows.form.num_rows());
+  rows.numbers = sums.numbers;
+  rows.lines = {sums.sums};
   return rows;
 }
 
