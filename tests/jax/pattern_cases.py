@@ -197,5 +197,28 @@ add("subtract_from_few_of_many", lambda x, i, u: x.at[:, i].add(-u), random(3, 4
 add("add_to_unique", lambda x, i, u: x.at[i].add(u, unique_indices=True), random(9, 3),
     np.int32([5, 2, 7]), random(3, 3), wanted=["gather"], unwanted=["scatter_add"])
 
+
+# --- gradients of what loops read: each round changes a part of the gradient
+
+def gradient_of_loop(read):
+    def total(x, i):
+        return lax.fori_loop(0, 5, lambda k, t: t * 1.5 + jnp.sin(read(x, i, k)).sum(), 1.0)
+
+    return jax.grad(total)
+
+
+READS = {
+    "element": lambda x, i, k: x[k, i[0] + k],
+    "row": lambda x, i, k: x[k] * x[5 - k],
+    "column": lambda x, i, k: x[:, 2 * k],
+    "rows": lambda x, i, k: x[i + k],
+    "few_rows": lambda x, i, k: x[i[0] + k] * jnp.take(x, i[1:3], axis=0, mode="clip"),
+    "slices": lambda x, i, k: lax.dynamic_slice(x, (i[1], k), (3, 4)) * x[5, 7],
+    "static": lambda x, i, k: x[3] * x[4:6] + k,
+}
+for name, read in READS.items():
+    add(f"gradient_of_{name}_in_loop", gradient_of_loop(read), random(400, 60),
+        np.int32([5, 399, 5, 2]), wanted=["scan"], unwanted=[r"f32\[400,60\]\S* = add"])
+
 if __name__ == "__main__":
     cases.main(CASES)
