@@ -67,6 +67,38 @@ def two_meshes():
         np.testing.assert_array_equal(jax.jit(f)(x), wanted + np.arange(2).repeat(2))
 
 
+@case
+def settings_of_the_caller():
+    """A function in Python computes neither in the mesh of the thread that calls the program, nor
+    with its other settings."""
+    mesh = jax.make_mesh((8,), ("x",), (AxisType.Explicit,), devices=DEVICES)
+    x, square = random(16, 2), random(4, 4)
+
+    def function(a):
+        return a + 1, jnp.nan_to_num(jnp.log(a - 100), nan=7)
+
+    with jax.set_mesh(mesh), jax.debug_nans(True):
+        @jax.shard_map(in_specs=P("x"), out_specs=(P("x"), P("x")))
+        def f(tile):
+            like = jax.ShapeDtypeStruct.like(tile)
+            return jax.pure_callback(function, (like, like), tile)
+
+        one, seven = jax.jit(f)(jax.device_put(x, P("x")))
+        np.testing.assert_allclose(one, x + 1, rtol=1e-6)
+        np.testing.assert_array_equal(seven, np.full((16, 2), 7))
+        assert jax.sharding.get_mesh() == mesh
+        try:
+            jnp.log(jnp.float32(-1)).block_until_ready()
+        except FloatingPointError:
+            pass
+        else:
+            raise AssertionError("jax.debug_nans ends with the call")
+    with jax.set_mesh(mesh):
+        found = np.asarray(jnp.linalg.eigvals(square))
+    wanted = np.linalg.eigvals(square)
+    np.testing.assert_allclose(np.sort_complex(found), np.sort_complex(wanted), rtol=1e-5)
+
+
 def unreduced_extremum(name):
     kind = getattr(jax.sharding.UnreducedKind, name)
     reduce, join = getattr(jnp, name), getattr(lax, f"p{name}")

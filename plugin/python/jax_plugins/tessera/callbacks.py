@@ -49,6 +49,9 @@ _held = {}
 _lock = threading.RLock()
 _library = None
 _calls = None
+# JAX's settings that a thread may have for itself: those that users change, the mesh, the trace.
+_settings = [value for module in (config, core) for value in vars(module).values()
+             if isinstance(value, config.config_ext.Config)]
 
 
 def cpu_device():
@@ -82,6 +85,28 @@ def _check(values, avals):
                                f"Expected: {aval.dtype}, Actual: {value.dtype}")
 
 
+class _SettingsOfNewThread:
+    """Gives JAX the settings of a new thread. A program may call functions in the thread that runs
+    it, whose mesh has no devices of JAX's CPU backend."""
+
+    def __enter__(self):
+        unset = config.config_ext.unset
+        self.before = [(setting, setting.get_local()) for setting in _settings
+                       if setting.get_local() is not unset]
+        for setting, _ in self.before:
+            self.set(setting, unset)
+
+    def __exit__(self, *_):
+        for setting, value in self.before:
+            self.set(setting, value)
+
+    def set(self, setting, value):
+        setting.set_local(value)
+        tell = getattr(setting, "_update_thread_local_hook", None)
+        if tell is not None:
+            tell(None if value is config.config_ext.unset else value)
+
+
 class _Function:
     """A function of arrays, and their types. `name` is that of the function of JAX. With `on_cpu`
     it gets arrays of JAX's CPU backend, if there is one; otherwise those of NumPy."""
@@ -105,7 +130,7 @@ class _Function:
 
     def call(self, arguments, results):
         arguments = [_array(arguments[i], aval) for i, aval in enumerate(self.avals_in)]
-        with config.enable_x64(self.has_x64):
+        with _SettingsOfNewThread(), config.enable_x64(self.has_x64):
             given = [dtypes.canonicalize_value(np.asarray(value))
                      for value in self.values(*arguments)]
         _check(given, self.avals_out)
