@@ -17,29 +17,8 @@ namespace tessera::ops {
 
 namespace {
 
-class Updates {
- public:
-  /// The function with updates in place of sums; nullopt if there is nothing to change. `inputs`:
-  /// whether each may have an element -0.0.
-  std::optional<Function> changed(const Function& f, const std::vector<bool>& inputs);
-
- private:
-  /// A sum that becomes an update.
-  struct Sum {
-    ValueId array = ir::kNoValue;
-    const Equation* update = nullptr;
-  };
-  struct Here;
-
-  static std::optional<Sum> sum_of(const Here& here, const Equation& equation);
-  std::optional<ir::Attributes> with_changed_bodies(const Equation& equation,
-                                                    const std::vector<bool>& minus_zero);
-
-  MinusZeros minus_zeros_;
-};
-
 /// What is known of the function that is looked at.
-struct Updates::Here {
+struct Here {
   Here(const Function& function, std::vector<bool> marks)
       : f(function),
         minus_zero(std::move(marks)),
@@ -85,26 +64,33 @@ constexpr std::int64_t kLeastShare = 4;
 /// Smaller arrays are added up sooner than the updates of each row.
 constexpr std::int64_t kLeastOfRows = 1 << 14;
 
-bool is_small_update(const auto& here, const Equation& made) {
+bool is_small_update(const Here& here, const Equation& made) {
   const std::int64_t whole = here.size(made.results[0]);
   if (*made.op->name == "dynamic_update_slice") {
     return here.is_zero(made.operands[0]) && kLeastShare * here.size(made.operands[1]) <= whole;
   }
   if (made.op == &pad_op) {
-    const auto none = [&](std::string_view name, bool is_edge) {
-      return std::ranges::all_of(made.attributes.ints(name),
-                                 [&](std::int64_t x) { return is_edge ? x >= 0 : x == 0; });
-    };
+    const auto is_negative = [](std::int64_t x) { return x < 0; };
+    const bool is_cut = std::ranges::any_of(made.attributes.ints("low"), is_negative) ||
+                        std::ranges::any_of(made.attributes.ints("high"), is_negative);
+    const bool is_spread = std::ranges::any_of(made.attributes.ints("interior"),
+                                               [](std::int64_t x) { return x != 0; });
     return here.is_zero(made.operands[1]) && kLeastShare * here.size(made.operands[0]) <= whole &&
-           none("low", true) && none("high", true) && none("interior", false);
+           !is_cut && !is_spread;
   }
   if (*made.op->name != "scatter_add" || made.attributes.integer("num_batch") != 0) return false;
   const std::int64_t count = here.size(made.operands[0]);
-  return kLeastShare * count <= made.attributes.integer("size") &&
+  return count > 0 && kLeastShare * count <= made.attributes.integer("size") &&
          (count == 1 || whole >= kLeastOfRows);
 }
 
-std::optional<Updates::Sum> Updates::sum_of(const Here& here, const Equation& equation) {
+/// A sum that becomes an update.
+struct Sum {
+  ValueId array = ir::kNoValue;
+  const Equation* update = nullptr;
+};
+
+std::optional<Sum> sum_of(const Here& here, const Equation& equation) {
   if (equation.op != &add_op && equation.op != &add_any_op) return std::nullopt;
   for (const std::size_t i : {0U, 1U}) {
     const ValueId array = equation.operands[1 - i], update = equation.operands[i];
@@ -162,6 +148,19 @@ ValueId updated(Builder& b, ValueId array, const Equation& made,
   }
   return added_to_slice(b, array, renamed[made.operands[1]], starts);
 }
+
+class Updates {
+ public:
+  /// The function with updates in place of sums; nullopt if there is nothing to change. `inputs`:
+  /// whether each may have an element -0.0.
+  std::optional<Function> changed(const Function& f, const std::vector<bool>& inputs);
+
+ private:
+  std::optional<ir::Attributes> with_changed_bodies(const Equation& equation,
+                                                    const std::vector<bool>& minus_zero);
+
+  MinusZeros minus_zeros_;
+};
 
 std::optional<ir::Attributes> Updates::with_changed_bodies(const Equation& equation,
                                                            const std::vector<bool>& minus_zero) {
