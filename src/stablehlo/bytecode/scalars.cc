@@ -100,11 +100,11 @@ Decimal rounded(double value, std::size_t precision) {
   if (value == 0) return {.digits = "0", .exponent = 0};
   Decimal result = exact(value);
   const std::size_t cut = digits_cut(value, result.exponent, precision);
-  result.digits.resize(result.digits.size() - cut);
+  result.digits.erase(result.digits.size() - cut);
   int exponent = result.exponent + static_cast<int>(cut + result.digits.size()) - 1;
   if (result.digits.size() > precision) {
     const bool is_rounded_up = result.digits[precision] >= '5';
-    result.digits.resize(precision);
+    result.digits.erase(precision);
     std::size_t i = precision;
     while (is_rounded_up && i > 0 && result.digits[i - 1] == '9') result.digits[--i] = '0';
     if (is_rounded_up && i > 0) ++result.digits[i - 1];
@@ -114,7 +114,7 @@ Decimal rounded(double value, std::size_t precision) {
     }
   }
   const std::size_t last = result.digits.find_last_not_of('0');
-  result.digits.resize(last == std::string::npos ? 1 : last + 1);
+  result.digits.erase(last == std::string::npos ? 1 : last + 1);
   result.exponent = exponent - static_cast<int>(result.digits.size()) + 1;
   return result;
 }
