@@ -1,5 +1,5 @@
-"""edge_cases.py: rows without updates, empty arrays, windows larger than arrays, singular matrices
-and signs of zeros, beside JAX's CPU backend. Prints what differs."""
+"""edge_cases.py: rows without updates, empty arrays, windows larger than arrays, singular matrices,
+signs of zeros and orders of NaN, beside JAX's CPU backend. Prints what differs."""
 import functools
 
 import jax
@@ -83,6 +83,17 @@ add("scalar_dot", with_signs(lambda x, y: jnp.dot(x[0], y)), x, y)
 add("outer_products", with_signs(lambda x, y: jnp.einsum("i,j->ji", x, y)), x, y)
 add("outer_of_batches", with_signs(lambda x, y: jnp.einsum("bi,jb->bij", x, y)),
     x.reshape(2, 2), np.stack([y, -y], 1))
+
+# --- the greatest in the total order: NaN by its sign, -0 before +0
+
+ORDERED = np.array([0.0, np.nan, -0.0, 2.0, -np.inf, -np.nan, 0.0, -3.0, np.inf, 2.0, np.nan])
+for dtype in "float16 bfloat16 float32 float64".split():
+    x = ORDERED.astype(np.dtype(dtype))
+    add(f"top_k_{dtype}", with_signs(lambda x: lax.top_k(x, 9)), x)
+    add(f"top_k_of_rows_{dtype}", with_signs(lambda x: lax.top_k(x, 1)), np.stack([x, -x], 1))
+    for k in (0, 3, 10):
+        add(f"partition_{k}_{dtype}", with_signs(lambda x, k=k: jnp.partition(x, k)), x)
+        add(f"argpartition_{k}_{dtype}", lambda x, k=k: jnp.argpartition(x, k), x)
 
 # --- products of integers as floats, which do not wrap
 

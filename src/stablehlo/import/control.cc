@@ -27,15 +27,19 @@ Values call(Context& c) {
   return results;
 }
 
-/// The greatest elements along the last dimension. Booleans are compared as numbers.
+/// The greatest elements along the last dimension, of floats in their total order. Booleans are
+/// compared as numbers.
 Values top_k(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
   const bool is_bool = type.dtype == DType::boolean;
-  const ValueId x = ops::convert(b, c.operand(0), is_bool ? DType::u8 : type.dtype);
+  const ValueId x = is_float(type.dtype)
+                        ? total_order(c, c.operand(0))
+                        : ops::convert(b, c.operand(0), is_bool ? DType::u8 : type.dtype);
   Values results =
       b.emit_all("top_k", {{"dim", type.rank() - 1}, {"k", c.result().shape.back()}}, {x});
-  results[0] = ops::convert(b, results[0], type.dtype);
+  results[0] = is_float(type.dtype) ? of_total_order(c, results[0], type.dtype)
+                                    : ops::convert(b, results[0], type.dtype);
   return results;
 }
 
