@@ -36,9 +36,10 @@ Values top_k(Context& c) {
   const ValueId x = is_float(type.dtype)
                         ? total_order(c, c.operand(0))
                         : ops::convert(b, c.operand(0), is_bool ? DType::u8 : type.dtype);
-  Values results =
-      b.emit_all("top_k", {{"dim", type.rank() - 1}, {"k", c.result().shape.back()}}, {x});
-  results[0] = is_float(type.dtype) ? of_total_order(c, results[0], type.dtype)
+  const std::int64_t dim = type.rank() - 1;
+  Values results = b.emit_all("top_k", {{"dim", dim}, {"k", c.result().shape.back()}}, {x});
+  // What is read where the greatest are has a derivative.
+  results[0] = is_float(type.dtype) ? ops::gather_along(b, c.operand(0), results[1], dim)
                                     : ops::convert(b, results[0], type.dtype);
   return results;
 }

@@ -143,30 +143,19 @@ ValueId spread(Context& c, ValueId x, const Shape& shape) {
   return c.type(x).shape == shape ? x : ops::broadcast_scalar(c.b(), x, shape);
 }
 
-/// The bits of floats as integers in their total order, and back: those of a positive number stay
-/// as they are, of a negative one all but the sign are turned.
-ValueId with_bits_in_order(Context& c, ValueId bits) {
-  ir::Builder& b = c.b();
-  const ValueId is_negative = ops::compare(b, "lt", bits, ops::full_like(b, 0, bits));
-  const DType dtype = c.type(bits).dtype;
-  const ValueId greatest = ops::full_like(b, ops::hlo::identity_of("minimum", dtype), bits);
-  return ops::select(b, is_negative, b.emit("xor", {}, {bits, greatest}), bits);
-}
-
 }  // namespace
 
+/// The bits of a positive number, and those of a negative one with all but the sign turned.
 ValueId total_order(Context& c, ValueId x) {
   ir::Builder& b = c.b();
-  const bool is_double = c.type(x).dtype == DType::f64;
-  const ValueId wide = is_double ? x : ops::convert(b, x, DType::f32);
-  return with_bits_in_order(c, ops::bitcast(b, wide, is_double ? DType::i64 : DType::i32));
-}
-
-ValueId of_total_order(Context& c, ValueId ordered, DType dtype) {
-  ir::Builder& b = c.b();
-  const ValueId bits = with_bits_in_order(c, ordered);
-  const ValueId wide = ops::bitcast(b, bits, dtype == DType::f64 ? DType::f64 : DType::f32);
-  return ops::convert(b, wide, dtype);
+  const DType dtype = c.type(x).dtype;
+  const DType integers = dtype == DType::f64 ? DType::i64 : DType::i32;
+  const ValueId wide = dtype == DType::f64 ? x : ops::convert(b, x, DType::f32);
+  const ValueId bits = ops::bitcast(b, wide, integers);
+  const ValueId is_negative = ops::compare(b, "lt", bits, ops::full_like(b, 0, bits));
+  const ValueId greatest = ops::full_like(b, ops::hlo::identity_of("minimum", integers), bits);
+  const ValueId turned = b.emit("xor", {}, {bits, greatest});
+  return ops::select(b, is_negative, turned, bits);
 }
 
 namespace {

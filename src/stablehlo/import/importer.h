@@ -193,8 +193,6 @@ std::optional<ValueId> random_keys_of(Context& c, std::int64_t dim);
 /// Integers in the total order of IEEE 754 (-NaN, ..., -0, +0, ..., NaN) of floats: i64 for f64,
 /// otherwise i32.
 ValueId total_order(Context& c, ValueId x);
-/// The floats of such integers.
-ValueId of_total_order(Context& c, ValueId ordered, DType dtype);
 
 /// The shift `op` by a number of bits.
 ValueId shifted(ir::Builder& b, const char* op, ValueId x, std::size_t bits);
