@@ -79,12 +79,21 @@ std::string document() {
   return text;
 }
 
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
 TEST(Docs, SayWhatTheTableSays) {
   const std::string path = source_dir() / "docs/ops.md";
   if (std::getenv("TESSERA_UPDATE_DOCS") != nullptr) std::ofstream(path) << document();
-  std::ostringstream found;
-  found << std::ifstream(path).rdbuf();
-  EXPECT_EQ(found.str(), document()) << "run with TESSERA_UPDATE_DOCS=1 to write " << path;
+  EXPECT_EQ(text_of(path), document()) << "run with TESSERA_UPDATE_DOCS=1 to write " << path;
+}
+
+TEST(Docs, CountTheOps) {
+  const std::string row = "| ops | " + std::to_string(ops::all_ops().size()) + ", each ";
+  EXPECT_NE(text_of(source_dir() / "README.md").find(row), std::string::npos) << row;
 }
 
 }  // namespace
