@@ -1,4 +1,7 @@
 // Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]).
+//
+// A cell may compute what depends on x alone, such as x times a matrix, in `project`, and the rest
+// in `step`: then `rnn` projects all positions at once.
 #pragma once
 
 #include <optional>
@@ -14,6 +17,8 @@ struct SimpleCell {
   Dense input, hidden;
   SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
+  Array project(Operand x) const;  // [.., inputs] -> [.., features]
+  std::pair<Array, Array> step(const Array& carry, const Array& projected) const;
   Array initial_carry(std::int64_t batch) const;
   TESSERA_MODULE(input, hidden)
 };
@@ -23,6 +28,8 @@ struct LSTMCell {                    // the carry is (c, h)
   using Carry = std::pair<Array, Array>;
   LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Carry, Array> operator()(const Carry& carry, Operand x) const;
+  std::vector<Array> project(Operand x) const;  // per gate: [.., inputs] -> [.., features]
+  std::pair<Carry, Array> step(const Carry& carry, const std::vector<Array>& projected) const;
   Carry initial_carry(std::int64_t batch) const;
   TESSERA_MODULE(input, hidden)
 };
@@ -31,6 +38,8 @@ struct GRUCell {
   std::vector<Dense> input, hidden;  // of the gates r, z, n
   GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
+  std::vector<Array> project(Operand x) const;  // per gate: [.., inputs] -> [.., features]
+  std::pair<Array, Array> step(const Array& carry, const std::vector<Array>& projected) const;
   Array initial_carry(std::int64_t batch) const;
   TESSERA_MODULE(input, hidden)
 };
@@ -48,6 +57,26 @@ namespace detail {
 void check_sequence(const Operand& x, const std::vector<Array>& carry, const RnnOptions& options);
 /// bool [time, batch, 1]: whether the position is one of the sequence. Without lengths: true.
 Array is_inside(const Array& x, const RnnOptions& options);
+
+/// What the cell reads at each position, of x [time, batch, inputs].
+template <typename Cell>
+auto projected(const Cell& cell, const Array& x) {
+  if constexpr (requires { cell.project(x); }) {
+    return cell.project(x);
+  } else {
+    return x;
+  }
+}
+
+/// One position; `x` is a slice of what `projected` gave.
+template <typename Cell, typename Carry, typename X>
+auto step(const Cell& cell, const Carry& carry, const X& x) {
+  if constexpr (requires { cell.step(carry, x); }) {
+    return cell.step(carry, x);
+  } else {
+    return cell(carry, x);
+  }
+}
 }  // namespace detail
 
 /// A cell at all positions of x [batch, time, inputs], beginning with this carry -> (last carry, y
@@ -57,14 +86,15 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
                             const RnnOptions& options = {}) {
   const CallScope call(x.where);
   detail::check_sequence(x, tree_leaves(carry), options);
-  const auto step = [&](const Carry& now, const std::pair<Array, Array>& slice) {
-    auto [next, y] = cell(now, slice.first);
+  const auto inputs = detail::projected(cell, transpose(x, {1, 0, 2}));
+  using Slice = std::pair<std::remove_cvref_t<decltype(inputs)>, Array>;
+  const auto step = [&](const Carry& now, const Slice& slice) {
+    auto [next, y] = detail::step(cell, now, slice.first);
     if (!options.lengths) return std::pair<Carry, Array>(std::move(next), std::move(y));
     const auto kept = [&](const Array& a, const Array& b) { return where(slice.second, a, b); };
     return std::pair<Carry, Array>(tree_map(kept, next, now), where(slice.second, y, 0));
   };
-  const std::pair<Array, Array> slices(transpose(x, {1, 0, 2}),
-                                       detail::is_inside(x.array, options));
+  const Slice slices(inputs, detail::is_inside(x.array, options));
   auto [last, y] = tessera::scan(step, carry, slices, {.reverse = options.reverse});
   return {std::move(last), transpose(y, {1, 0, 2})};
 }

@@ -21,6 +21,13 @@ std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::str
   return layers;
 }
 
+std::vector<Array> projections(const std::vector<Dense>& gates, const Operand& x) {
+  const CallScope call(x.where);
+  std::vector<Array> result;
+  for (const Dense& gate : gates) result.push_back(gate(x));
+  return result;
+}
+
 }  // namespace
 
 namespace detail {
@@ -67,7 +74,16 @@ SimpleCell::SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t fea
 
 std::pair<Array, Array> SimpleCell::operator()(const Array& carry, Operand x) const {
   const CallScope call(x.where);
-  const Array next = tanh(input(x) + hidden(carry));
+  return step(carry, project(x));
+}
+
+Array SimpleCell::project(Operand x) const {
+  const CallScope call(x.where);
+  return input(x);
+}
+
+std::pair<Array, Array> SimpleCell::step(const Array& carry, const Array& projected) const {
+  const Array next = tanh(projected + hidden(carry));
   return {next, next};
 }
 
@@ -81,9 +97,16 @@ LSTMCell::LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t feature
 
 std::pair<LSTMCell::Carry, Array> LSTMCell::operator()(const Carry& carry, Operand x) const {
   const CallScope call(x.where);
+  return step(carry, project(x));
+}
+
+std::vector<Array> LSTMCell::project(Operand x) const { return projections(input, x); }
+
+std::pair<LSTMCell::Carry, Array> LSTMCell::step(const Carry& carry,
+                                                 const std::vector<Array>& projected) const {
   const auto& [c, h] = carry;
   std::vector<Array> gate;
-  for (std::size_t i = 0; i < input.size(); ++i) gate.push_back(input[i](x) + hidden[i](h));
+  for (std::size_t i = 0; i < input.size(); ++i) gate.push_back(projected[i] + hidden[i](h));
   const Array next_c = logistic(gate[1]) * c + logistic(gate[0]) * tanh(gate[2]);
   const Array next_h = logistic(gate[3]) * tanh(next_c);
   return {{next_c, next_h}, next_h};
@@ -100,9 +123,16 @@ GRUCell::GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
 
 std::pair<Array, Array> GRUCell::operator()(const Array& carry, Operand x) const {
   const CallScope call(x.where);
-  const Array r = logistic(input[0](x) + hidden[0](carry));
-  const Array z = logistic(input[1](x) + hidden[1](carry));
-  const Array n = tanh(input[2](x) + r * hidden[2](carry));
+  return step(carry, project(x));
+}
+
+std::vector<Array> GRUCell::project(Operand x) const { return projections(input, x); }
+
+std::pair<Array, Array> GRUCell::step(const Array& carry,
+                                      const std::vector<Array>& projected) const {
+  const Array r = logistic(projected[0] + hidden[0](carry));
+  const Array z = logistic(projected[1] + hidden[1](carry));
+  const Array n = tanh(projected[2] + r * hidden[2](carry));
   const Array next = (1.0 - z) * n + z * carry;
   return {next, next};
 }
