@@ -80,6 +80,53 @@ TEST(Scan, GradientsOfReadsChangeParts) {
   }
 }
 
+/// h = tanh(h w + x_t v), where few rows are multiplied: w and v are read in each round.
+Array recurrent_loss(Array w, Array v, Array xs, bool is_unrolled) {
+  const auto round = [&](Array h, Array x) {
+    return tanh(dot(h, w) + dot(x, v)) - dot(h, w) * 0.1;
+  };
+  Array h = ones({xs.dim(1), w.dim(0)});
+  if (is_unrolled) {
+    for (std::int64_t t = 0; t < xs.dim(0); ++t) h = round(h, xs[t]);
+    return sum(square(h));
+  }
+  const auto step = [&](Array carry, Array x) {
+    return std::pair(round(carry, x), std::tuple<>());
+  };
+  return sum(square(scan(step, h, xs).first));
+}
+
+/// What the rounds add to the gradient of a matrix is one product behind the loop.
+TEST(Scan, GradientsOfMatricesAreProductsOverAllRounds) {
+  const auto gradients = [](bool is_unrolled) {
+    return [=](Array w, Array v, Array xs) {
+      return grad([&](std::pair<Array, Array> weights) {
+        return recurrent_loss(weights.first, weights.second, xs, is_unrolled);
+      })(std::pair(w, v));
+    };
+  };
+  for (const std::int64_t batch : {1, 2, 4, 24}) {
+    SCOPED_TRACE(batch);
+    const Array w = sin(reshape(iota_array(24 * 24), {24, 24})) * 0.3F;
+    const Array v = sin(reshape(iota_array(16 * 24), {16, 24}) + 1.0F);
+    const Array xs = sin(reshape(iota_array(5 * batch * 16), {5, batch, 16}) * 3.0F);
+    const auto looped = jit(gradients(false));
+    const auto wanted = jit(gradients(true))(w, v, xs);
+    const auto found = looped(w, v, xs);
+    EXPECT_LT(max(abs(found.first - wanted.first)).item<float>(), 1e-4F);
+    EXPECT_LT(max(abs(found.second - wanted.second)).item<float>(), 1e-4F);
+    const std::string text = looped.lower(w, v, xs).partitioned_ir();
+    const std::size_t last = text.rfind("dot_general"), loop = text.rfind("}}, length=5");
+    EXPECT_EQ(last > loop, batch <= 4) << text;
+    for (const P& spec : {P{none, "x"}, P{"x"}, P{none, none, "x"}}) {
+      const NamedSharding split(make_mesh({{"x", 4}}), spec);
+      const auto same = looped(w, v, device_put(xs, split));
+      EXPECT_TRUE(array_equal(device_put(same.first, w.sharding()), found.first));
+      EXPECT_TRUE(array_equal(device_put(same.second, v.sharding()), found.second));
+    }
+  }
+}
+
 TEST(Scan, GradientOfAGradient) {
   const auto cube = [](Array x) {
     return scan([&](Array c, std::tuple<>) { return std::pair(c * x, std::tuple<>()); },

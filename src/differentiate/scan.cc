@@ -1,6 +1,8 @@
 // The derivative of scan: a scan in the other direction over what the forward one saves.
 #include <algorithm>
+#include <map>
 
+#include "differentiate/late_products.h"
 #include "differentiate/reverse.h"
 #include "ops/control/control.h"
 #include "ops/emit.h"
@@ -9,19 +11,6 @@
 namespace tessera::differentiate {
 
 namespace {
-
-/// `sum` plus the cotangents that make up `gradient`, one after the other. So each is added to the
-/// sum of all iterations, which an update of a slice changes in place.
-ValueId added_up(Builder& b, ValueId sum, ValueId gradient) {
-  std::vector<ValueId> terms = {gradient};
-  for (auto it = b.function().equations.rbegin(); it != b.function().equations.rend(); ++it) {
-    if (it->results[0] != terms.back() || it->op != &ops::add_any_op) continue;
-    terms.back() = it->operands[1];
-    terms.push_back(it->operands[0]);
-  }
-  for (auto it = terms.rbegin(); it != terms.rend(); ++it) sum = ops::add(b, sum, *it);
-  return sum;
-}
 
 class ScanVjp {
  public:
@@ -41,7 +30,7 @@ class ScanVjp {
       return !repeats && !is_cheap(equation);
     });
     save(halves);
-    return scan_back(halves);
+    return scan_back(std::move(halves));
   }
 
  private:
@@ -112,7 +101,92 @@ class ScanVjp {
     }
   }
 
-  ops::Cotangents scan_back(const Halves& halves) {
+  /// The gradient of a constant: the sum over the rounds of `num_terms` terms, and products.
+  struct ConstGradient {
+    std::size_t input;
+    std::size_t num_terms;
+    std::vector<LateProduct> products;
+  };
+  /// What is computed behind the loop, of values of the backward half.
+  struct Late {
+    std::vector<ConstGradient> gradients;
+    std::vector<ValueId> stacked;          // what each round gives for products
+    std::map<ValueId, ValueId> of_rounds;  // an operand of a product in all rounds
+  };
+
+  /// Makes the backward half return the terms that each round adds to gradients of constants, then
+  /// the other gradients, then what products behind the loop read.
+  Late take_late_products(Function& backward) const {
+    Late late;
+    for (std::size_t i = 0; i < residuals_.size(); ++i) {
+      if (!residuals_[i].is_const) late.of_rounds[backward.inputs[i]] = residuals_[i].value;
+    }
+    const auto is_saved = [&](ValueId id) { return late.of_rounds.contains(id); };
+    std::vector<ValueId> outputs, others;
+    for (std::size_t i = 0; i < wanted_inputs_.size(); ++i) {
+      if (wanted_inputs_[i] >= parts_.num_consts) {
+        others.push_back(backward.outputs[i]);
+        continue;
+      }
+      Terms terms = terms_of(backward, backward.outputs[i], is_saved);
+      outputs.insert(outputs.end(), terms.in_rounds.begin(), terms.in_rounds.end());
+      late.gradients.push_back({.input = wanted_inputs_[i],
+                                .num_terms = terms.in_rounds.size(),
+                                .products = std::move(terms.behind)});
+    }
+    for (const ConstGradient& gradient : late.gradients) {
+      for (const LateProduct& product : gradient.products) {
+        for (const ValueId id : {product.lhs, product.rhs}) {
+          if (late.of_rounds.try_emplace(id, kNoValue).second) late.stacked.push_back(id);
+        }
+      }
+    }
+    outputs.insert(outputs.end(), others.begin(), others.end());
+    outputs.insert(outputs.end(), late.stacked.begin(), late.stacked.end());
+    backward.outputs = std::move(outputs);
+    return late;
+  }
+
+  /// The outputs of a round: `sums` with their terms, and all else that the backward half gives.
+  static std::vector<ValueId> added_up(Builder& b, const Late& late, std::vector<ValueId> sums,
+                                       const std::vector<ValueId>& given) {
+    std::size_t sum = 0, next = 0;
+    for (const ConstGradient& gradient : late.gradients) {
+      for (std::size_t i = 0; i < gradient.num_terms; ++i) {
+        sums[sum] = ops::add(b, sums[sum], given[next++]);
+      }
+      if (gradient.num_terms > 0) ++sum;
+    }
+    sums.insert(sums.end(), given.begin() + static_cast<std::ptrdiff_t>(next), given.end());
+    return sums;
+  }
+
+  /// `results`: sums of gradients, other gradients, what products read.
+  ops::Cotangents cotangents_of(Late late, const std::vector<ValueId>& results) {
+    ops::Cotangents cotangents(c_.equation.operands.size(), kNoValue);
+    std::size_t next = 0;
+    for (const ConstGradient& gradient : late.gradients) {
+      if (gradient.num_terms > 0) cotangents[gradient.input] = results[next++];
+    }
+    for (const std::size_t input : wanted_inputs_) {
+      if (input >= parts_.num_consts) cotangents[input] = results[next++];
+    }
+    for (const ValueId id : late.stacked) late.of_rounds[id] = results[next++];
+    for (const ConstGradient& gradient : late.gradients) {
+      ValueId& sum = cotangents[gradient.input];
+      for (const LateProduct& product : gradient.products) {
+        const ValueId all = product_of_rounds(c_.b, product, late.of_rounds.at(product.lhs),
+                                              late.of_rounds.at(product.rhs));
+        sum = sum == kNoValue ? all : ops::add_any(c_.b, sum, all);
+      }
+    }
+    return cotangents;
+  }
+
+  /// The scan over the backward half. Each round adds the terms of a constant's gradient to those
+  /// of earlier rounds one after the other, so that an update of a slice can change it in place.
+  ops::Cotangents scan_back(Halves halves) {
+    const Late late = take_late_products(halves.backward);
     ops::ScanParts parts{.length = parts_.length, .is_reverse = !parts_.is_reverse};
     Function body = ir::empty_like(joint_.function);
     Builder inner(body);
@@ -128,9 +202,9 @@ class ScanVjp {
     }
     parts.num_consts = operands.size();
     std::vector<ValueId> sums;  // of the gradients of constants
-    for (std::size_t i = 0; i < wanted_inputs_.size(); ++i) {
-      if (wanted_inputs_[i] >= parts_.num_consts) continue;
-      const Type type = c_.b.type(c_.equation.operands[wanted_inputs_[i]]);
+    for (const ConstGradient& gradient : late.gradients) {
+      if (gradient.num_terms == 0) continue;
+      const Type type = c_.b.type(c_.equation.operands[gradient.input]);
       sums.push_back(inner.add_input(type));
       operands.push_back(ops::full(c_.b, 0.0, type));
     }
@@ -146,16 +220,11 @@ class ScanVjp {
     for (std::size_t i = parts_.num_carry; i < seeded_.size(); ++i) {
       if (seeded_[i]) bind(seed++, c_.cotangents[i]);
     }
-    std::vector<ValueId> outputs = inner.inline_function(halves.backward, arguments);
-    for (std::size_t i = 0; i < sums.size(); ++i) outputs[i] = added_up(inner, sums[i], outputs[i]);
-    inner.set_outputs(std::move(outputs));
-    const std::vector<ValueId> results =
-        ops::scan(c_.b, parts, std::make_shared<const Function>(std::move(body)), operands);
-    ops::Cotangents cotangents(c_.equation.operands.size(), kNoValue);
-    for (std::size_t i = 0; i < results.size(); ++i) cotangents[wanted_inputs_[i]] = results[i];
-    return cotangents;
+    inner.set_outputs(
+        added_up(inner, late, std::move(sums), inner.inline_function(halves.backward, arguments)));
+    return cotangents_of(
+        late, ops::scan(c_.b, parts, std::make_shared<const Function>(std::move(body)), operands));
   }
-
   ValueId carry_cotangent(std::size_t i) {
     if (c_.cotangents[i] != kNoValue) return c_.cotangents[i];
     return ops::full(c_.b, 0.0, Type(c_.b.type(c_.equation.results[i])));
