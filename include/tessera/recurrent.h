@@ -58,10 +58,15 @@ void check_sequence(const Operand& x, const std::vector<Array>& carry, const Rnn
 /// bool [time, batch, 1]: whether the position is one of the sequence. Without lengths: true.
 Array is_inside(const Array& x, const RnnOptions& options);
 
+template <typename Cell, typename Carry>
+concept Projects = requires(const Cell& cell, const Carry& carry, const Array& x) {
+  cell.step(carry, cell.project(x));
+};
+
 /// What the cell reads at each position, of x [time, batch, inputs].
-template <typename Cell>
-auto projected(const Cell& cell, const Array& x) {
-  if constexpr (requires { cell.project(x); }) {
+template <typename Cell, typename Carry>
+auto projected(const Cell& cell, const Carry&, const Array& x) {
+  if constexpr (Projects<Cell, Carry>) {
     return cell.project(x);
   } else {
     return x;
@@ -71,7 +76,7 @@ auto projected(const Cell& cell, const Array& x) {
 /// One position; `x` is a slice of what `projected` gave.
 template <typename Cell, typename Carry, typename X>
 auto step(const Cell& cell, const Carry& carry, const X& x) {
-  if constexpr (requires { cell.step(carry, x); }) {
+  if constexpr (Projects<Cell, Carry>) {
     return cell.step(carry, x);
   } else {
     return cell(carry, x);
@@ -86,7 +91,7 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
                             const RnnOptions& options = {}) {
   const CallScope call(x.where);
   detail::check_sequence(x, tree_leaves(carry), options);
-  const auto inputs = detail::projected(cell, transpose(x, {1, 0, 2}));
+  const auto inputs = detail::projected(cell, carry, transpose(x, {1, 0, 2}));
   using Slice = std::pair<std::remove_cvref_t<decltype(inputs)>, Array>;
   const auto step = [&](const Carry& now, const Slice& slice) {
     auto [next, y] = detail::step(cell, now, slice.first);

@@ -68,6 +68,41 @@ TEST(Rnn, LeavesPaddingOut) {
   check_cell<GRUCell>();
 }
 
+/// Adds up its inputs, and knows nothing of projections.
+struct Sum {
+  Array project = zeros({kInputs});  // a parameter of this name is no projection
+  std::pair<Array, Array> operator()(const Array& carry, const Array& x) const {
+    const Array next = carry + x + project;
+    return {next, next};
+  }
+};
+
+TEST(Rnn, RunsCellsThatOnlyCompute) {
+  const Array x = Padded().x;
+  const auto [last, y] = rnn(Sum(), zeros({kBatch, kInputs}), x);
+  Array sum = zeros({kBatch, kInputs});
+  for (std::int64_t t = 0; t < kTime; ++t) {
+    sum = sum + squeeze(slice(x, 1, t, t + 1), 1);
+    EXPECT_TRUE(array_equal(squeeze(slice(y, 1, t, t + 1), 1), sum)) << t;
+  }
+  EXPECT_TRUE(array_equal(last, sum));
+}
+
+/// The inputs of all positions are projected at once; a cell alone projects those of one.
+TEST(Rnn, HasTheBitsOfItsCellAtEachPosition) {
+  const Array x = Padded().x;
+  const LSTMCell cell(Scope(Key(0)), kInputs, kFeatures);
+  LSTMCell::Carry carry = cell.initial_carry(kBatch);
+  const auto [last, y] = rnn(cell, carry, x);
+  for (std::int64_t t = 0; t < kTime; ++t) {
+    const auto [next, h] = cell(carry, squeeze(slice(x, 1, t, t + 1), 1));
+    EXPECT_TRUE(array_equal(squeeze(slice(y, 1, t, t + 1), 1), h)) << t;
+    carry = next;
+  }
+  EXPECT_TRUE(array_equal(last.first, carry.first));
+  EXPECT_TRUE(array_equal(last.second, carry.second));
+}
+
 TEST(Rnn, PaddingHasNoGradient) {
   const Padded in;
   const LSTMCell cell(Scope(Key(0)), kInputs, kFeatures);

@@ -225,6 +225,7 @@ class ScanVjp {
     return cotangents_of(
         late, ops::scan(c_.b, parts, std::make_shared<const Function>(std::move(body)), operands));
   }
+
   ValueId carry_cotangent(std::size_t i) {
     if (c_.cotangents[i] != kNoValue) return c_.cotangents[i];
     return ops::full(c_.b, 0.0, Type(c_.b.type(c_.equation.results[i])));
