@@ -127,6 +127,23 @@ TEST(Scan, GradientsOfMatricesAreProductsOverAllRounds) {
   }
 }
 
+/// What each round reads and what comes in for its result are at hand for all rounds.
+TEST(Scan, GradientsOfWhatRoundsGiveAreOneProduct) {
+  const Array w = sin(reshape(iota_array(12), {3, 4}));
+  const Array xs = sin(reshape(iota_array(5 * 50 * 3), {5, 50, 3}));
+  const auto loss = [&](Array weights) {
+    const auto step = [&](Array count, Array x) { return std::pair(count + 1, dot(x, weights)); };
+    return sum(sin(scan(step, zeros({}), xs).second));
+  };
+  const auto gradient = jit([&](Array weights) { return grad(loss)(weights); });
+  const Array wanted = grad([&](Array weights) {
+    return sum(sin(dot(reshape(xs, {250, 3}), weights)));
+  })(w);
+  EXPECT_LT(max(abs(gradient(w) - wanted)).item<float>(), 1e-4F);
+  const std::string text = gradient.lower(w).partitioned_ir();
+  EXPECT_GT(text.rfind("dot_general"), text.rfind("}}, length=5")) << text;
+}
+
 TEST(Scan, GradientOfAGradient) {
   const auto cube = [](Array x) {
     return scan([&](Array c, std::tuple<>) { return std::pair(c * x, std::tuple<>()); },

@@ -121,6 +121,12 @@ class ScanVjp {
     for (std::size_t i = 0; i < residuals_.size(); ++i) {
       if (!residuals_[i].is_const) late.of_rounds[backward.inputs[i]] = residuals_[i].value;
     }
+    std::size_t seed = residuals_.size();
+    for (std::size_t i = 0; i < seeded_.size(); ++i) {
+      if (!seeded_[i]) continue;
+      if (i >= parts_.num_carry) late.of_rounds[backward.inputs[seed]] = c_.cotangents[i];
+      ++seed;
+    }
     const auto is_saved = [&](ValueId id) { return late.of_rounds.contains(id); };
     std::vector<ValueId> outputs, others;
     for (std::size_t i = 0; i < wanted_inputs_.size(); ++i) {
