@@ -96,7 +96,7 @@ Array recurrent_loss(Array w, Array v, Array xs, bool is_unrolled) {
   return sum(square(scan(step, h, xs).first));
 }
 
-/// What the rounds add to the gradient of a matrix is one product behind the loop.
+/// What the rounds add to the gradient of a matrix is one product after the loop.
 TEST(Scan, GradientsOfMatricesAreProductsOverAllRounds) {
   const auto gradients = [](bool is_unrolled) {
     return [=](Array w, Array v, Array xs) {

@@ -43,7 +43,7 @@ std::optional<LateProduct> late_product(const Function& f, ValueId term,
   return product;
 }
 
-/// The dimensions that are summed, behind that of the rounds, and that one. It comes last: then
+/// The contracting dimensions of the operands of all rounds. That of the rounds comes last, so that
 /// devices that hold parts of the others add up whole parts.
 ir::Ints with_rounds(const ir::Ints& contract) {
   ir::Ints dims;
@@ -65,7 +65,7 @@ Terms terms_of(const Function& body, ValueId gradient,
   Terms terms;
   for (auto it = backwards.rbegin(); it != backwards.rend(); ++it) {
     if (auto product = late_product(body, *it, is_saved)) {
-      terms.behind.push_back(*std::move(product));
+      terms.after_loop.push_back(*std::move(product));
     } else {
       terms.in_rounds.push_back(*it);
     }

@@ -17,11 +17,11 @@ struct LateProduct {
 
 /// What is added up to a gradient, in the order of the sum.
 struct Terms {
-  std::vector<ValueId> in_rounds;   // added in each round
-  std::vector<LateProduct> behind;  // computed behind the loop
+  std::vector<ValueId> in_rounds;       // added in each round
+  std::vector<LateProduct> after_loop;  // computed after the loop
 };
 
-/// Splits the sum of cotangents `gradient` of the body. A product is computed behind the loop if a
+/// Splits the sum of cotangents `gradient` of the body. A product is computed after the loop if a
 /// round saves much fewer elements for it than its result has, as the gradient of a matrix that few
 /// rows are multiplied with. `is_saved`: whether an operand is at hand for all rounds anyway.
 Terms terms_of(const Function& body, ValueId gradient,

@@ -107,7 +107,7 @@ class ScanVjp {
     std::size_t num_terms;
     std::vector<LateProduct> products;
   };
-  /// What is computed behind the loop, of values of the backward half.
+  /// What is computed after the loop, of values of the backward half.
   struct Late {
     std::vector<ConstGradient> gradients;
     std::vector<ValueId> stacked;          // what each round gives for products
@@ -115,7 +115,7 @@ class ScanVjp {
   };
 
   /// Makes the backward half return the terms that each round adds to gradients of constants, then
-  /// the other gradients, then what products behind the loop read.
+  /// the other gradients, then what products after the loop read.
   Late take_late_products(Function& backward) const {
     Late late;
     for (std::size_t i = 0; i < residuals_.size(); ++i) {
@@ -138,7 +138,7 @@ class ScanVjp {
       outputs.insert(outputs.end(), terms.in_rounds.begin(), terms.in_rounds.end());
       late.gradients.push_back({.input = wanted_inputs_[i],
                                 .num_terms = terms.in_rounds.size(),
-                                .products = std::move(terms.behind)});
+                                .products = std::move(terms.after_loop)});
     }
     for (const ConstGradient& gradient : late.gradients) {
       for (const LateProduct& product : gradient.products) {
