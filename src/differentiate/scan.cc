@@ -23,7 +23,7 @@ class ScanVjp {
     join();
     choose_wanted();
     const std::vector<bool> is_invariant = invariant_values();
-    const Halves halves = cut(joint_, wanted_, [&](const Equation& equation) {
+    Halves halves = cut(joint_, wanted_, [&](const Equation& equation) {
       const bool repeats =
           std::all_of(equation.operands.begin(), equation.operands.end(),
                       [&](ValueId id) { return id < is_invariant.size() && is_invariant[id]; });
