@@ -13,11 +13,11 @@ namespace {
 
 /// Results of these ops have elements of their operands, and no others.
 bool only_places(const Equation& equation) {
-  constexpr std::array<std::string_view, 13> kNames = {
-      "broadcast_in_dim", "concatenate", "dynamic_slice", "dynamic_update_slice",
-      "gather",           "pad",         "reshape",       "optimization_barrier",
-      "reverse",          "scatter",     "select",        "slice",
-      "transpose"};
+  constexpr std::array<std::string_view, 8> kNames = {
+      "concatenate", "dynamic_slice", "dynamic_update_slice",
+      "gather",      "pad",           "optimization_barrier",
+      "scatter",     "select"};
+  if (is_view(equation)) return *equation.op->name != "bitcast";
   return std::ranges::find(kNames, *equation.op->name) != kNames.end();
 }
 

@@ -19,12 +19,10 @@ constexpr int kMostDeep = 64;  // operations behind each other
 class Transposes {
  public:
   explicit Transposes(const Function& function)
-      : f_(function), definition_(f_.values.size(), nullptr), uses_(f_.values.size(), 0) {
+      : f_(function), definition_(f_.values.size(), nullptr), uses_(ir::count_uses(f_)) {
     for (const Equation& equation : f_.equations) {
       for (const ValueId id : equation.results) definition_[id] = &equation;
-      for (const ValueId id : equation.operands) uses_[id] += 1;
     }
-    for (const ValueId id : f_.outputs) uses_[id] += 1;
   }
 
   bool is_moved(const Equation& equation) const {
@@ -91,7 +89,7 @@ class Transposes {
 
   const Function& f_;
   std::vector<const Equation*> definition_;  // per value
-  std::vector<std::int64_t> uses_;           // per value
+  std::vector<int> uses_;                    // per value
 };
 
 /// nullopt if there is nothing to move.

@@ -23,12 +23,10 @@ struct Here {
       : f(function),
         minus_zero(std::move(marks)),
         definition(f.values.size(), nullptr),
-        uses(f.values.size(), 0) {
+        uses(ir::count_uses(f)) {
     for (const Equation& equation : f.equations) {
       for (const ValueId id : equation.results) definition[id] = &equation;
-      for (const ValueId id : equation.operands) uses[id] += 1;
     }
-    for (const ValueId id : f.outputs) uses[id] += 1;
   }
 
   /// What makes the value, before it is converted: sums of updates of bf16 are f32.
@@ -56,7 +54,7 @@ struct Here {
   const Function& f;
   std::vector<bool> minus_zero;  // per value: whether an element may be -0.0
   std::vector<const Equation*> definition;
-  std::vector<std::int64_t> uses;
+  std::vector<int> uses;
 };
 
 /// Larger updates are read and written with the array.
@@ -149,6 +147,16 @@ ValueId updated(Builder& b, ValueId array, const Equation& made,
   return added_to_slice(b, array, renamed[made.operands[1]], starts);
 }
 
+/// Whether the function has such sums if no element is -0.0, which takes longer to find out.
+bool may_change(const Function& f) {
+  const Here here(f, std::vector<bool>(f.values.size(), false));
+  return std::ranges::any_of(f.equations, [&](const Equation& equation) {
+    return sum_of(here, equation) ||
+           std::ranges::any_of(ir::bodies_of(equation),
+                               [](const Function* body) { return may_change(*body); });
+  });
+}
+
 class Updates {
  public:
   /// The function with updates in place of sums; nullopt if there is nothing to change. `inputs`:
@@ -211,6 +219,7 @@ std::optional<Function> Updates::changed(const Function& f, const std::vector<bo
 }  // namespace
 
 Function add_updates_in_place(Function function) {
+  if (!may_change(function)) return function;
   auto result = Updates().changed(function, std::vector<bool>(function.inputs.size(), true));
   return result ? *std::move(result) : std::move(function);
 }
