@@ -1,6 +1,5 @@
 #include "differentiate/late_products.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "ops/emit.h"
@@ -13,20 +12,13 @@ namespace {
 /// A round of the loop saves at most this share of the elements of the product's result.
 constexpr std::int64_t kLeastShare = 4;
 
-const Equation* definition_of(const Function& f, ValueId id) {
-  for (auto it = f.equations.rbegin(); it != f.equations.rend(); ++it) {
-    if (std::find(it->results.begin(), it->results.end(), id) != it->results.end()) return &*it;
-  }
-  return nullptr;
-}
-
 std::optional<LateProduct> late_product(const Function& f, ValueId term,
                                         const std::function<bool(ValueId)>& is_saved) {
   LateProduct product;
-  const Equation* made = definition_of(f, term);
+  const Equation* made = ops::definition_of(f, term);
   if (made != nullptr && *made->op->name == "transpose") {
     product.permutation = made->attributes.ints("permutation");
-    made = definition_of(f, made->operands[0]);
+    made = ops::definition_of(f, made->operands[0]);
   }
   if (made == nullptr || made->op != &ops::dot_general_op ||
       !made->attributes.ints("lhs_batch").empty()) {
@@ -57,7 +49,7 @@ ir::Ints with_rounds(const ir::Ints& contract) {
 Terms terms_of(const Function& body, ValueId gradient,
                const std::function<bool(ValueId)>& is_saved) {
   std::vector<ValueId> backwards = {gradient};
-  while (const Equation* sum = definition_of(body, backwards.back())) {
+  while (const Equation* sum = ops::definition_of(body, backwards.back())) {
     if (sum->op != &ops::add_any_op) break;
     backwards.back() = sum->operands[1];
     backwards.push_back(sum->operands[0]);

@@ -110,5 +110,8 @@ extern const OpRecord while_op;
 /// Whether the equation applies this op. Compares names, which are unique in the table, because
 /// tests run copies of records with one rule changed.
 bool is(const ir::Equation& equation, const OpRecord& op);
+/// The equation that makes a value; nullptr for an input. Looks at all equations, the last one
+/// first.
+const ir::Equation* definition_of(const ir::Function& function, ValueId value);
 
 }  // namespace tessera::ops

@@ -209,6 +209,15 @@ bool is(const ir::Equation& equation, const OpRecord& op) {
   return equation.op == &op || *equation.op->name == *op.name;
 }
 
+const ir::Equation* definition_of(const ir::Function& function, ValueId value) {
+  for (auto equation = function.equations.rbegin(); equation != function.equations.rend();
+       ++equation) {
+    const auto& results = equation->results;
+    if (std::find(results.begin(), results.end(), value) != results.end()) return &*equation;
+  }
+  return nullptr;
+}
+
 }  // namespace tessera::ops
 
 namespace tessera::ir {

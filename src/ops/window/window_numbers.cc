@@ -340,15 +340,6 @@ const OpRecord spread_from_windows_op{
 
 namespace {
 
-const Equation* definition_of(const ir::Function& function, ValueId value) {
-  for (auto equation = function.equations.rbegin(); equation != function.equations.rend();
-       ++equation) {
-    const auto& results = equation->results;
-    if (std::find(results.begin(), results.end(), value) != results.end()) return &*equation;
-  }
-  return nullptr;
-}
-
 /// Windows at every index of a padded array: those of a slice are windows of an array with less
 /// padding.
 std::optional<ValueId> windows_of_less_padding(Builder& b, const Attributes& attributes,
