@@ -352,6 +352,8 @@ void GemmPlan::State::choose_blocks() {
   const std::int64_t of_b = a_in_place ? l2_floats() / 4 * 3 : l2_floats() / 2;
   block_panels = std::max<std::int64_t>(of_b / (longest_chunk * nr), 1);
   strip_tiles = kernels->lda / tile_rows;
+  // Tiles that are computed at once must not lie in two strips.
+  if (strip_tiles > narrow_tiles) strip_tiles -= strip_tiles % narrow_tiles;
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                              gemm::kMaxGroupStrips);
