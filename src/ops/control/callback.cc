@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
+#include "ops/control/internal.h"
 #include "ops/ops.h"
 #include "ops/rules.h"
 

@@ -84,6 +84,10 @@ std::vector<ir::Pass> simplify_passes() {
       {.name = "add_updates_in_place",
        .doc = "adds an update of zeros to an array by changing the part that it covers",
        .run = add_updates_in_place,
+       .is_optional = true},
+      {.name = "hoist_loop_invariants",
+       .doc = "computes once before a loop what is the same in each of its rounds",
+       .run = hoist_loop_invariants,
        .is_optional = true}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;

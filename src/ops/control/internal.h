@@ -10,6 +10,8 @@
 
 namespace tessera::ops {
 
+extern const OpRecord pure_callback_op;
+
 ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);

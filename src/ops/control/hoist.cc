@@ -1,0 +1,236 @@
+// What is the same in every round of a loop is computed once, before it.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "ir/bodies.h"
+#include "ir/effects.h"
+#include "ops/control/control.h"
+#include "ops/control/internal.h"
+#include "ops/ops.h"
+#include "ops/record.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// Results that are larger than what they are made from stay in the loop, unless an element takes
+/// this many operations.
+constexpr double kManyFlops = 16;
+
+bool is_loop(const Equation& equation) {
+  if (equation.op == &while_op) return true;
+  // A pipeline runs the rounds in stages, which must contain all that they need.
+  return equation.op == &scan_op && !scan_parts(equation).are_microbatches;
+}
+
+/// What leaves the body of a loop.
+class Invariants {
+ public:
+  Invariants(const Function& body, std::size_t num_consts, ir::Effects& effects)
+      : body_(body),
+        definition_(body.values.size(), nullptr),
+        is_invariant_(body.values.size(), false),
+        bytes_(body.values.size(), 0),
+        moves_(body.values.size(), false),
+        is_asked_(body.values.size(), false) {
+    for (std::size_t i = 0; i < num_consts; ++i) {
+      is_invariant_[body.inputs[i]] = true;
+      bytes_[body.inputs[i]] = static_cast<double>(size_bytes(body.type(body.inputs[i])));
+    }
+    for (const Equation& equation : body.equations) look_at(equation, effects);
+    for (const Equation& equation : body.equations) {
+      if (is_invariant_[equation.results[0]]) continue;
+      for (const ValueId id : equation.operands) ask_for(id);
+    }
+    for (const ValueId id : body.outputs) ask_for(id);
+  }
+
+  /// The values that the rounds get from outside, in the order in which they are defined.
+  const std::vector<ValueId>& hoisted() const { return hoisted_; }
+
+  /// What has to be computed outside for them, in order.
+  std::vector<const Equation*> equations() const {
+    std::vector<bool> is_needed(body_.values.size(), false);
+    for (const ValueId id : hoisted_) is_needed[id] = true;
+    std::vector<const Equation*> result;
+    for (auto it = body_.equations.rbegin(); it != body_.equations.rend(); ++it) {
+      if (std::ranges::none_of(it->results, [&](ValueId id) { return is_needed[id]; })) continue;
+      for (const ValueId id : it->operands) is_needed[id] = true;
+      result.push_back(&*it);
+    }
+    std::ranges::reverse(result);
+    return result;
+  }
+
+ private:
+  void look_at(const Equation& equation, ir::Effects& effects) {
+    const bool is_same =
+        may_move(equation, effects) &&
+        std::ranges::all_of(equation.operands, [&](ValueId id) { return is_invariant_[id]; });
+    double sources = 0;
+    for (std::size_t i = 0; is_same && i < equation.operands.size(); ++i) {
+      const auto* const before = equation.operands.data() + i;
+      if (std::find(equation.operands.data(), before, *before) == before) {
+        sources += bytes_[*before];
+      }
+    }
+    double results = 0;
+    for (const ValueId id : equation.results) {
+      definition_[id] = &equation;
+      is_invariant_[id] = is_same;
+      results += static_cast<double>(size_bytes(body_.type(id)));
+    }
+    const bool moves = is_same && is_worth_moving(equation, results, sources);
+    for (const ValueId id : equation.results) {
+      moves_[id] = moves;
+      bytes_[id] = moves ? static_cast<double>(size_bytes(body_.type(id))) : sources;
+    }
+  }
+
+  /// Barriers, stages and annotations stay where they are written, as does what calls Python.
+  static bool may_move(const Equation& equation, ir::Effects& effects) {
+    const OpRecord& op = *equation.op;
+    if (&op == &optimization_barrier_op || &op == &pure_callback_op ||
+        &op == &sharding_constraint_op || ir::is_inspection(op) || ir::gives_back(equation)) {
+      return false;
+    }
+    const bool is_control = *op.pattern == Pattern::control;
+    return (!is_control || op.bodies != nullptr) && !effects.has(equation);
+  }
+
+  /// Views cost nothing where they are read, and numbers and indices little.
+  bool is_worth_moving(const Equation& equation, double results, double sources) const {
+    const Pattern pattern = *equation.op->pattern;
+    if (pattern == Pattern::view || pattern == Pattern::generator) return false;
+    if (results <= sources || pattern == Pattern::control) return true;
+    const double flops = (*equation.op->cost)(equation.attributes, operand_types(body_, equation),
+                                              result_types(body_, equation));
+    double elements = 0;
+    for (const ValueId id : equation.results) {
+      elements += static_cast<double>(num_elements(body_.type(id).shape));
+    }
+    return flops >= kManyFlops * elements;
+  }
+
+  void ask_for(ValueId id) {
+    if (!is_invariant_[id] || is_asked_[id]) return;
+    is_asked_[id] = true;
+    if (moves_[id]) {
+      hoisted_.insert(std::ranges::upper_bound(hoisted_, id), id);
+    } else if (const Equation* made = definition_[id]) {
+      for (const ValueId operand : made->operands) ask_for(operand);
+    }
+  }
+
+  const Function& body_;
+  std::vector<const Equation*> definition_;
+  std::vector<bool> is_invariant_;
+  std::vector<double> bytes_;  // that come from outside of the loop to make the value
+  std::vector<bool> moves_;
+  std::vector<bool> is_asked_;
+  std::vector<ValueId> hoisted_;
+};
+
+/// The function with inputs for these values of `body` from number `at` on; returns their ids.
+std::vector<ValueId> add_inputs(Function& f, std::size_t at, const Function& body,
+                                const std::vector<ValueId>& values) {
+  std::vector<ValueId> inputs;
+  for (const ValueId id : values) inputs.push_back(f.add_value(body.values[id]));
+  f.inputs.insert(f.inputs.begin() + static_cast<std::ptrdiff_t>(at), inputs.begin(), inputs.end());
+  return inputs;
+}
+
+/// The body with inputs in place of these values.
+FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values) {
+  std::vector<ValueId> renamed(body.values.size());
+  std::iota(renamed.begin(), renamed.end(), ValueId{0});
+  const std::vector<ValueId> inputs = add_inputs(body, at, body, values);
+  for (std::size_t i = 0; i < values.size(); ++i) renamed[values[i]] = inputs[i];
+  for (Equation& equation : body.equations) {
+    for (ValueId& id : equation.operands) id = renamed[id];
+  }
+  for (ValueId& id : body.outputs) id = renamed[id];
+  return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
+}
+
+class Hoisting {
+ public:
+  /// The function with less in its loops; nullopt if nothing changes.
+  std::optional<Function> changed(const Function& f);
+
+ private:
+  bool change_bodies(Equation& equation);
+  bool shorten(Equation& loop, Function& around);
+
+  ir::Effects effects_;
+};
+
+bool Hoisting::change_bodies(Equation& equation) {
+  if (ir::bodies_of(equation).empty()) return false;
+  bool is_changed = false;
+  equation.attributes =
+      ir::with_bodies(equation.attributes, [&](const FunctionPtr& body) -> FunctionPtr {
+        std::optional<Function> result = changed(*body);
+        if (!result) return body;
+        is_changed = true;
+        return std::make_shared<const Function>(*std::move(result));
+      });
+  return is_changed;
+}
+
+/// Moves what is the same in each round of the loop to the end of the function around it.
+bool Hoisting::shorten(Equation& loop, Function& around) {
+  const FunctionPtr body = loop.attributes.shared_body("body");
+  const auto consts = static_cast<std::size_t>(loop.attributes.integer("num_consts"));
+  const Invariants invariants(*body, consts, effects_);
+  const std::vector<ValueId>& hoisted = invariants.hoisted();
+  if (hoisted.empty()) return false;
+  std::vector<ValueId> outside(body->values.size(), ir::kNoValue);
+  for (std::size_t i = 0; i < consts; ++i) outside[body->inputs[i]] = loop.operands[i];
+  for (const Equation* equation : invariants.equations()) {
+    Equation& copy = around.equations.emplace_back(*equation);
+    for (ValueId& id : copy.operands) id = outside[id];
+    for (ValueId& id : copy.results) id = outside[id] = around.add_value(body->values[id]);
+  }
+  std::vector<ValueId> added;
+  for (const ValueId id : hoisted) added.push_back(outside[id]);
+  const auto place = static_cast<std::ptrdiff_t>(consts);
+  loop.operands.insert(loop.operands.begin() + place, added.begin(), added.end());
+  loop.attributes = ir::with_bodies(loop.attributes, [&](const FunctionPtr& function) {
+    if (function == body) return with_inputs(*body, consts, hoisted);
+    Function condition = *function;
+    add_inputs(condition, consts, *body, hoisted);
+    return std::make_shared<const Function>(ir::without_dead_code(std::move(condition)));
+  });
+  loop.attributes.set("num_consts", static_cast<std::int64_t>(consts + hoisted.size()));
+  return true;
+}
+
+std::optional<Function> Hoisting::changed(const Function& f) {
+  bool is_changed = false;
+  Function result = f;
+  result.equations.clear();
+  for (const Equation& equation : f.equations) {
+    Equation copy = equation;
+    is_changed = change_bodies(copy) || is_changed;
+    is_changed = (is_loop(copy) && shorten(copy, result)) || is_changed;
+    result.equations.push_back(std::move(copy));
+  }
+  if (!is_changed) return std::nullopt;
+  return ir::without_dead_code(std::move(result));
+}
+
+}  // namespace
+
+Function hoist_loop_invariants(Function function) {
+  const bool has_nested = std::ranges::any_of(function.equations, [](const Equation& equation) {
+    return !ir::bodies_of(equation).empty();
+  });
+  if (!has_nested) return function;
+  std::optional<Function> result = Hoisting().changed(function);
+  return result ? *std::move(result) : std::move(function);
+}
+
+}  // namespace tessera::ops
