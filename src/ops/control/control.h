@@ -77,8 +77,9 @@ Function move_transposes(Function function);
 /// The function with sums of an array and of an update of zeros replaced by updates of the array,
 /// also inside nested functions, where that gives the same bits.
 Function add_updates_in_place(Function function);
-/// The function with what is the same in each round of a loop computed before it, also inside nested
-/// functions. Results that are much larger than what they are made from stay, unless they take long.
+/// The function with what is the same in each round of a loop computed before it, also inside
+/// nested functions. Results that are larger than what they are made from stay, unless they take
+/// long.
 Function hoist_loop_invariants(Function function);
 /// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
 /// the token of the one before.
