@@ -229,6 +229,8 @@ Function hoist_loop_invariants(Function function) {
     return !ir::bodies_of(equation).empty();
   });
   if (!has_nested) return function;
+  // What nobody needs may depend on the round.
+  function = ir::without_dead_code(std::move(function));
   std::optional<Function> result = Hoisting().changed(function);
   return result ? *std::move(result) : std::move(function);
 }
