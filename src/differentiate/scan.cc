@@ -181,8 +181,8 @@ class ScanVjp {
     for (const ConstGradient& gradient : late.gradients) {
       ValueId& sum = cotangents[gradient.input];
       for (const LateProduct& product : gradient.products) {
-        const ValueId all = product_of_rounds(c_.b, product, late.of_rounds.at(product.lhs),
-                                              late.of_rounds.at(product.rhs));
+        const ValueId all = ops::product_of_rounds(c_.b, product, late.of_rounds.at(product.lhs),
+                                                   late.of_rounds.at(product.rhs));
         sum = sum == kNoValue ? all : ops::add_any(c_.b, sum, all);
       }
     }

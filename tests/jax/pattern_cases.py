@@ -220,5 +220,44 @@ for name, read in READS.items():
     add(f"gradient_of_{name}_in_loop", gradient_of_loop(read), random(400, 60),
         np.int32([5, 399, 5, 2]), wanted=["scan"], unwanted=[r"f32\[400,60\]\S* = add"])
 
+# --- gradients of matrices that loops multiply few rows with: one product after the loop
+
+def recurrent(step, **options):
+    def total(params, xs):
+        carry, ys = lax.scan(lambda h, x: (step(params, h, x), h), jnp.ones(60), xs, **options)
+        return (carry * ys).sum()
+
+    return jax.grad(total)
+
+
+def joined(p, h, x):
+    return jnp.tanh(sum(jnp.split(h @ jnp.concatenate([p["u"], p["v"]], 1) + x @ p["w"].T, 2)))
+
+
+def nested(p, h, x):
+    return lax.fori_loop(0, 3, lambda k, h: jnp.sin(h @ p["u"]) * 0.5 + x[k], h)
+
+
+PARAMS = {"u": random(60, 60) / 20, "v": random(60, 60) / 20, "w": random(120, 50) / 20,
+          "t": random(60, 4, 15) / 20, "x": random(50, 60) / 20}
+LATE = {
+    "matrix": lambda p, h, x: jnp.tanh(h @ p["u"] + x @ p["x"]),
+    "matrix_of_two_uses": lambda p, h, x: jnp.sin(jnp.cos(h @ p["u"]) @ p["u"] + x[0]),
+    "joined_matrices": joined,
+    "transposed_matrix": lambda p, h, x: jnp.sin(p["u"] @ h) + x[1],
+    "three_dimensions": lambda p, h, x: jnp.sin(jnp.einsum("i,ijk->jk", h, p["t"])).reshape(60),
+    "matrix_with_other_terms": lambda p, h, x: jnp.sin(h @ p["u"]) + p["u"][3] * p["u"].sum(1),
+    "nested_loop": nested,
+}
+for name, step in LATE.items():
+    unwanted = [] if "other" in name else [r"\n    .*: f32\[(60,60|60,4,15|120,50|50,60)\]\S* = add"]
+    add(f"gradient_of_{name}", recurrent(step), PARAMS, random(9, 50), wanted=["scan"],
+        unwanted=unwanted)
+    add(f"gradient_of_{name}_backwards", recurrent(step, reverse=True), PARAMS, random(9, 50))
+    add(f"gradient_of_{name}_in_batches", jax.vmap(recurrent(step), (None, 0)), PARAMS,
+        random(2, 9, 50))
+    add(f"hessian_of_{name}", lambda p, xs, g=recurrent(step): jax.grad(
+        lambda p: sum((x ** 2).sum() for x in jax.tree.leaves(g(p, xs))))(p), PARAMS, random(4, 50))
+
 if __name__ == "__main__":
     cases.main(CASES)

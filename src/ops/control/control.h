@@ -81,6 +81,9 @@ Function add_updates_in_place(Function function);
 /// nested functions. Results that are larger than what they are made from stay, unless they take
 /// long.
 Function hoist_loop_invariants(Function function);
+/// The function with products that its scans add to their carries in each round computed after the
+/// loop, for all rounds at once, also inside nested functions. Sums have another order then.
+Function sum_products_after_loops(Function function);
 /// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
 /// the token of the one before.
 Function with_ordered_effects(Function function);

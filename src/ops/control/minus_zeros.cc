@@ -23,6 +23,16 @@ bool only_places(const Equation& equation) {
 
 }  // namespace
 
+bool is_plus_zero(const Function& f, ValueId value) {
+  const Equation* made = definition_of(f, value);
+  while (made != nullptr && (made->op == &broadcast_in_dim_op || made->op == &reshape_op)) {
+    made = definition_of(f, made->operands[0]);
+  }
+  if (made == nullptr || made->op != &constant_op) return false;
+  const double number = made->attributes.get<double>("value");
+  return number == 0 && !std::signbit(number);
+}
+
 std::vector<bool> MinusZeros::values(const Function& f, const std::vector<bool>& inputs) {
   std::vector<bool> marks(f.values.size(), false);
   const auto mark = [&](ValueId id, bool may) { marks[id] = may && is_float(f.type(id).dtype); };

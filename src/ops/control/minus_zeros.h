@@ -11,6 +11,10 @@ namespace tessera::ops {
 
 using ir::Equation;
 using ir::Function;
+using ir::ValueId;
+
+/// Whether the value is an array of +0.0.
+bool is_plus_zero(const Function& f, ValueId value);
 
 /// Of a value without an element -0.0, x + 0.0 has the bits of x. Keeps what it has found of nested
 /// functions, which must outlive it.

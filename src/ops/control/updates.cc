@@ -2,7 +2,6 @@
 // update of that slice of the array. A loop that adds up such gradients then changes its carry in
 // place, instead of reading and writing all of it in each round.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "ir/bodies.h"
@@ -38,17 +37,7 @@ struct Here {
     return sum != nullptr && *sum->op->name == "scatter_add" ? sum : made;
   }
 
-  /// Whether all elements are +0.
-  bool is_zero(ValueId id) const {
-    const Equation* made = definition[id];
-    while (made != nullptr && (made->op == &broadcast_in_dim_op || made->op == &reshape_op)) {
-      made = definition[made->operands[0]];
-    }
-    if (made == nullptr || made->op != &constant_op) return false;
-    const double value = made->attributes.get<double>("value");
-    return value == 0 && !std::signbit(value);
-  }
-
+  bool is_zero(ValueId id) const { return is_plus_zero(f, id); }
   std::int64_t size(ValueId id) const { return num_elements(f.type(id).shape); }
 
   const Function& f;

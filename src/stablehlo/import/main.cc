@@ -1,3 +1,4 @@
+#include "ops/control/control.h"
 #include "stablehlo/complex/pairs.h"
 #include "stablehlo/import/importer.h"
 
@@ -148,6 +149,7 @@ Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
   place_results(context, main, frame, outputs, result);
   result.replaces = replaced_arguments(main, outputs.size());
   frame.builder().set_outputs(std::move(outputs));
+  result.function = ops::sum_products_after_loops(std::move(result.function));
   return result;
 }
 
