@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.compute_on import compute_on2
 from jax.experimental.shard_alike import shard_alike
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -100,6 +102,32 @@ def arrays_that_are_sharded_alike():
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(one, other)
             assert one.sharding.is_equivalent_to(x.sharding, 2), (name, one.sharding)
+
+
+@case
+def activations_in_the_memory_of_the_host():
+    """What checkpoints, moves and functions put there."""
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"],
+        offload_src="device", offload_dst="pinned_host")
+
+    @functools.partial(jax.checkpoint, policy=policy)
+    def layer(x, w):
+        return jnp.cos(checkpoint_name(jnp.sin(x @ w), "hidden"))
+
+    def loss(x, ws):
+        return jnp.sum(lax.scan(lambda c, w: (layer(c, w), None), x, ws)[0])
+
+    def moved(x):
+        there = jax.device_put(x, jax.memory.Space.Host)
+        return jax.device_put(there, jax.memory.Space.Device) * 2
+
+    on_host = compute_on2(lambda x: jnp.sin(x) * 2, compute_type="device_host",
+                          out_memory_spaces=jax.memory.Space.Host)
+    same(jax.grad(loss, (0, 1)), random(3, 4), random(2, 4, 4, seed=1))
+    same(moved, random(3, 4))
+    x = random(3, 4)
+    np.testing.assert_allclose(jax.jit(on_host)(x), np.sin(x) * 2, rtol=1e-6)
 
 
 @case
