@@ -14,7 +14,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.compute_on import compute_on2
 from jax.experimental.shard_alike import shard_alike
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 import cases
 from cases import random, same
@@ -105,6 +105,49 @@ def arrays_that_are_sharded_alike():
 
 
 @case
+def pieces_of_several_lengths_for_all_devices():
+    """ragged_all_to_all, also in groups of devices and with several pieces for each."""
+    def exchanged(rows, old, starts, sizes, places):  # of one group, device by device
+        count, pieces = starts.shape
+        result = old.copy()
+        for source, piece in np.ndindex(count, pieces):
+            target = piece * count // pieces
+            start, size, place = (x[source, piece] for x in (starts, sizes, places))
+            result[target, place:place + size] = rows[source, start:start + size]
+        return result
+
+    generator = np.random.RandomState(0)
+    mesh = Mesh(jax.devices()[:4], "x")
+    for groups, pieces in (([[0, 1, 2, 3]], 4), ([[0, 1, 2, 3]], 8), ([[0, 2], [1, 3]], 2)):
+        width = len(groups[0])
+        rows, old = random(4, 9, 2), random(4, 20, 2, seed=1)
+        starts, sizes = generator.randint(0, 6, (2, 4, pieces)).astype(np.int32)
+        sizes //= 2
+        places, received = np.zeros_like(starts), np.zeros_like(starts)
+        for group in groups:
+            for target in range(width):
+                end = 0
+                for source in group:
+                    for piece in range(target * pieces // width, (target + 1) * pieces // width):
+                        places[source, piece] = end
+                        end += sizes[source, piece]
+        wanted = np.empty_like(old)
+        for group in groups:
+            wanted[group] = exchanged(*(x[group] for x in (rows, old, starts, sizes, places)))
+
+        @jax.jit
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        def found(*arguments):
+            return lax.ragged_all_to_all(
+                *(x[0] for x in arguments), axis_name="x",
+                axis_index_groups=groups if len(groups) > 1 else None)[None]
+
+        with jax.numpy_rank_promotion("raise"):
+            result = found(rows, old, starts, sizes, places, received)
+        np.testing.assert_array_equal(result, wanted)
+
+
+@case
 def activations_in_the_memory_of_the_host():
     """What checkpoints, moves and functions put there."""
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
@@ -156,7 +199,8 @@ def factorisations_of_matrices_with_explicit_shardings():
     for name, program in programs.items():
         for part in (1, 1j):
             x = square * part + random(4, 5, 5, seed=1)
-            found = jax.jit(program)(jax.device_put(x, NamedSharding(mesh, P("x"))))
+            with jax.numpy_rank_promotion("raise"):
+                found = jax.jit(program)(jax.device_put(x, NamedSharding(mesh, P("x"))))
             for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(jax.jit(program)(x)),
                                   strict=True):
                 np.testing.assert_array_equal(one, other, name)

@@ -10,7 +10,7 @@ from jax._src.lax import linalg
 from jax._src.lib.mlir import ir
 from jax.core import ShapedArray
 
-from jax_plugins.tessera import callbacks, complex_linalg
+from jax_plugins.tessera import callbacks, complex_linalg, lowering
 
 
 def _call(ctx, name, operand, results):
@@ -31,12 +31,9 @@ def _has_complex(ctx):
 
 
 def _lowered_as_is(function, ctx, *operands):
-    """The lowering of a function; returns its results."""
-    # Explicit shardings and settings of the program are not those of this code.
+    """The lowering of a function that knows no explicit shardings."""
     plain = [ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_in]
-    with jax.numpy_dtype_promotion("standard"):
-        return mlir.lower_fun(function, multiple_results=True)(
-            ctx.replace(avals_in=plain), *operands)
+    return lowering.lowered(function, ctx.replace(avals_in=plain), *operands)
 
 
 def _lowered(function, ctx, *operands):
