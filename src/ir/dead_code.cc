@@ -79,7 +79,8 @@ struct Plan {
 
 class DeadCode {
  public:
-  std::shared_ptr<const Plan> plan(const Function& function, const std::vector<bool>& outputs);
+  std::shared_ptr<const Plan> plan(const Function& function, const std::vector<bool>& outputs,
+                                   bool is_outermost = false);
   /// The function as planned, without other inputs and outputs than those marked.
   Function built(Function function, const Plan& plan, const std::vector<bool>& inputs,
                  const std::vector<bool>& outputs);
@@ -101,7 +102,7 @@ class DeadCode {
 };
 
 std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
-                                           const std::vector<bool>& outputs) {
+                                           const std::vector<bool>& outputs, bool is_outermost) {
   auto plan = std::make_shared<Plan>();
   std::vector<bool> is_needed(function.values.size(), false);
   for (ValueId id : marked(function.outputs, outputs)) is_needed[id] = true;
@@ -109,8 +110,9 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
     const bool has_effect = effects_.has(equation);
-    plan->equations[i] = has_effect || std::any_of(equation.results.begin(), equation.results.end(),
-                                                   [&](ValueId id) { return is_needed[id]; });
+    plan->equations[i] = has_effect || (is_outermost && is_in_group(equation)) ||
+                         std::any_of(equation.results.begin(), equation.results.end(),
+                                     [&](ValueId id) { return is_needed[id]; });
     if (!plan->equations[i]) continue;
     const std::optional<BodyFlow> flow = body_flow(equation);
     if (!flow || has_effect) {
@@ -127,7 +129,10 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
   }
   for (std::size_t i = 0; i < plan->equations.size(); ++i) {
     const Equation& equation = function.equations[i];
-    if (is_inspection(*equation.op)) plan->equations[i] = is_needed[equation.operands[0]];
+    // In a nested function a group keeps no inputs, since these depend on the outputs alone.
+    if (is_inspection(*equation.op) || (is_in_group(equation) && !plan->equations[i])) {
+      plan->equations[i] = is_needed[equation.operands[0]];
+    }
   }
   for (ValueId id : function.inputs) plan->inputs.push_back(is_needed[id]);
   plan->is_changed = !plan->nested.empty() || !are_all(plan->equations) || !is_numbered(function);
@@ -238,13 +243,15 @@ FunctionPtr DeadCode::built_body(const FunctionPtr& body, const Plan& plan,
 }  // namespace
 
 bool has_dead_code(const Function& function) {
-  return DeadCode().plan(function, std::vector<bool>(function.outputs.size(), true))->is_changed;
+  return DeadCode()
+      .plan(function, std::vector<bool>(function.outputs.size(), true), true)
+      ->is_changed;
 }
 
 Function without_dead_code(Function function) {
   DeadCode dead_code;
   const std::vector<bool> outputs(function.outputs.size(), true);
-  const std::shared_ptr<const Plan> plan = dead_code.plan(function, outputs);
+  const std::shared_ptr<const Plan> plan = dead_code.plan(function, outputs, true);
   if (!plan->is_changed) return function;
   // Plans and what is built are found by the addresses of bodies, which must stay taken.
   const std::vector<Equation> kept_alive =

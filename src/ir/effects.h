@@ -18,6 +18,9 @@ namespace tessera::ir {
 
 /// Whether the op is an effect. src/ops defines it.
 bool is_effect(const ops::OpRecord& op);
+/// Whether other values have the sharding of the result, so that the equation stays until they have
+/// it. src/ops defines it.
+bool is_in_group(const Equation& equation);
 
 /// Finds effects, and looks at each nested function once.
 class Effects {

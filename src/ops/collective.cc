@@ -47,6 +47,7 @@ double reduction_cost(const Attributes&, const std::vector<Type>& operands,
 
 std::vector<Type> constraint_shape(const ShapeContext& c) {
   expect_operands(c, 1);
+  if (c.attributes.has("group")) integer_of(c, "group");
   for (const auto& [attribute, value] : c.attributes.items()) {
     const Sharding* sharding = std::get_if<Sharding>(&value);
     if (attribute != "sharding") continue;
@@ -196,15 +197,14 @@ const OpRecord sharding_constraint_op{
     .name = "sharding_constraint",
     .doc =
         "The operand with this `sharding`; propagation decides how open dimensions (`?`) are "
-        "split.",
-    .source = "jax.lax.with_sharding_constraint",
+        "split. It gives those of the same `group` the same sharding.",
+    .source = "jax.lax.with_sharding_constraint, jax.experimental.shard_alike",
     .hlo = "copy",
     .attributes = AttributeNames{"sharding"},
     .types = TypeSet::any,
     .shape = constraint_shape,
     .vjp = per_operand({[](VjpContext& c) {
-      const Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
-      return sharding_constraint(c.b, c.cotangent(), sharding);
+      return c.b.emit("sharding_constraint", c.equation.attributes, {c.cotangent()});
     }}),
     .batch = [](BatchContext& c) -> std::vector<ValueId> {
       Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
@@ -212,7 +212,9 @@ const OpRecord sharding_constraint_op{
       for (std::size_t& dim : sharding.open) ++dim;
       // If no devices hold the batch elements, the caller decides how they are split.
       if (c.axis.atoms.empty()) sharding.open.insert(sharding.open.begin(), 0);
-      return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
+      Attributes attributes = c.equation.attributes;
+      attributes.set("sharding", std::move(sharding));
+      return {c.b.emit("sharding_constraint", std::move(attributes), {c.operands[0]})};
     },
     .factors = elementwise_factors,
     .pattern = Pattern::view,
@@ -222,6 +224,7 @@ const OpRecord sharding_constraint_op{
     .cost = no_flops,
     .samples = Samples{constraint_sample(f32({5, 6})), constraint_sample(f32({12, 1})),
                        constraint_sample(i32({10}))},
+    .optional_attributes = {"group"},
 };
 
 OpFamily collective_ops() {

@@ -4,6 +4,7 @@
 
 #include <tessera/error.h>
 
+#include "ir/effects.h"
 #include "ops/body_rules.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
@@ -295,6 +296,10 @@ const ops::OpRecord& op_named(std::string_view op_name_wanted) {
 bool is_effect(const ops::OpRecord& op) { return &op == &ops::host_callback_op; }
 
 bool is_inspection(const ops::OpRecord& op) { return &op == &ops::inspect_sharding_op; }
+
+bool is_in_group(const Equation& equation) {
+  return equation.op == &ops::sharding_constraint_op && equation.attributes.has("group");
+}
 
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op) { return *op.attributes; }
 

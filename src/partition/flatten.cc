@@ -58,6 +58,7 @@ class Flattener {
       flat.equations.push_back(std::move(equation));
     }
     for (std::size_t i = 0; i < function.equations.size(); ++i) {
+      join_group(flat.equations[block.first_equation + i]);
       add_bodies(block.first_equation + i);
     }
     return number;
@@ -89,6 +90,16 @@ class Flattener {
     if (ops::is_task(equation)) join_shared(equation, bodies[0]);
   }
 
+  /// Constraints of one group have one sharding.
+  void join_group(const Equation& equation) {
+    if (equation.op != &ops::sharding_constraint_op || !equation.attributes.has("group")) return;
+    const ValueId result = equation.results[0];
+    const auto [first, is_new] = groups_.emplace(equation.attributes.integer("group"), result);
+    const ir::Function& flat = result_.function;
+    const bool is_alike = flat.type(first->second).shape == flat.type(result).shape;
+    if (!is_new && is_alike) join(first->second, result);
+  }
+
   void join(ValueId whole, ValueId slice) { result_.identities.push_back({whole, slice}); }
 
   void join_bodies(const Equation& equation, const ir::BodyFlow& flow,
@@ -115,6 +126,7 @@ class Flattener {
   }
 
   FlatFunction result_;
+  std::map<std::int64_t, ValueId> groups_;  // the first member of each
 };
 
 }  // namespace

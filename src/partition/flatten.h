@@ -13,8 +13,8 @@
 
 namespace tessera::partition {
 
-/// Two values with the same elements; `slice` is one of the slices of `whole` along dimension 0 if
-/// its rank is smaller.
+/// Two values with the same elements, or only the same sharding; `slice` is one of the slices of
+/// `whole` along dimension 0 if its rank is smaller.
 struct Identity {
   ir::ValueId whole;
   ir::ValueId slice;

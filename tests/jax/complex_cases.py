@@ -41,6 +41,9 @@ for name in "add subtract multiply divide power equal not_equal".split():
 add("divide_large", jnp.divide, array(9) * np.float32(1e30), array(9) * np.float32(1e30))
 ENDS = np.array([0, np.inf, -np.inf, complex(2, np.inf), complex(-np.inf, 1)], np.complex64)
 add("divide_ends", lambda a: jnp.array([1 + 2j, -3 + 1j], jnp.complex64)[:, None] / a, ENDS)
+FAR = [(sign * np.inf, y) for sign in (1, -1) for y in (0, 2, np.inf, np.nan)] + [(20, np.inf)]
+add("tanh_ends", jnp.tanh, np.array([complex(*pair) for pair in FAR], np.complex64))
+add("tan_ends", jnp.tan, np.array([complex(*pair[::-1]) for pair in FAR], np.complex64))
 add("rsqrt", lax.rsqrt, array(9))
 add("sigmoid", jax.nn.sigmoid, array(9))
 

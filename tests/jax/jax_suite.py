@@ -13,23 +13,27 @@ import numpy as np
 import pytest
 
 DTYPES = {np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
-          np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64}
-# Skipped on platforms that JAX does not know to have callbacks.
-CALLBACK_TESTS = ("python_callback_test", "debugger_test")
+          np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64,
+          np.complex128}
+X64 = {np.int64, np.uint64, np.float64, np.complex128}
+# Skipped on platforms that JAX does not know to have callbacks, or shardings of factorisations.
+CPU_TESTS = ("python_callback_test", "debugger_test", "linalg_sharding_test",
+             "async_collectives_test", "buffer_callback_test")
 SECONDS = int(os.environ.get("TEST_SECONDS", "40"))
 outcome = None
 
 
 def pytest_configure(config):
     del config
+    import jax
     from absl.testing import parameterized
     from jax._src import test_util
 
-    test_util.supported_dtypes = lambda: DTYPES
+    test_util.supported_dtypes = lambda: DTYPES - (set() if jax.config.jax_enable_x64 else X64)
     matches = test_util.test_device_matches
     test_util.test_device_matches = lambda types: matches(types) or (
         "cpu" in types and outcome is not None and outcome["test"].startswith(
-            tuple(f"tests/{name}.py" for name in CALLBACK_TESTS)))
+            tuple(f"tests/{name}.py" for name in CPU_TESTS)))
     decorate = parameterized._parameter_decorator
 
     def decorate_or_skip(*args):

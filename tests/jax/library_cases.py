@@ -1,4 +1,5 @@
 """library_cases.py: what tests of libraries on JAX found, as small programs."""
+import functools
 import os
 import pathlib
 import tempfile
@@ -10,6 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.compute_on import compute_on2
+from jax.experimental.shard_alike import shard_alike
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 import cases
 from cases import random, same
@@ -76,6 +81,142 @@ def scans_with_counters_of_64_bits():
             assert "scan[" in text and "dynamic_" not in text and "while[" not in text, text
         for function in (scan, backwards, gradient, loop, part):
             same(function, random(7, 3))
+
+
+@case
+def arrays_that_are_sharded_alike():
+    """Also those of which only one is a result, and constants."""
+    mesh = jax.make_mesh((2, 4), ("x", "y"))
+    x = jax.device_put(random(8, 4), NamedSharding(mesh, P("x", "y")))
+    y = random(8, 4, seed=1)
+    programs = {
+        "both": lambda alike, x, y: alike(x * 2, y),
+        "constant": lambda alike, x, y: alike(x, jnp.arange(32.0).reshape(8, 4))[1],
+        "unused": lambda alike, x, y: alike(jnp.exp(x), y + 1)[1],
+        "complex": lambda alike, x, y: alike(x + 1j, y * 1j),
+        "loop": lambda alike, x, y: lax.fori_loop(0, 3, lambda i, c: alike(x, c * x + i)[1], y),
+    }
+    for name, program in programs.items():
+        wanted = jax.tree.leaves(program(lambda *both: both, np.asarray(x), y))
+        found = jax.tree.leaves(jax.jit(functools.partial(program, shard_alike))(x, y))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert one.sharding.is_equivalent_to(x.sharding, 2), (name, one.sharding)
+
+
+@case
+def pieces_of_several_lengths_for_all_devices():
+    """ragged_all_to_all, also in groups of devices and with several pieces for each."""
+    def exchanged(rows, old, starts, sizes, places):  # of one group, device by device
+        count, pieces = starts.shape
+        result = old.copy()
+        for source, piece in np.ndindex(count, pieces):
+            target = piece * count // pieces
+            start, size, place = (x[source, piece] for x in (starts, sizes, places))
+            result[target, place:place + size] = rows[source, start:start + size]
+        return result
+
+    generator = np.random.RandomState(0)
+    mesh = Mesh(jax.devices()[:4], "x")
+    for groups, pieces in (([[0, 1, 2, 3]], 4), ([[0, 1, 2, 3]], 8), ([[0, 2], [1, 3]], 2)):
+        width = len(groups[0])
+        rows, old = random(4, 9, 2), random(4, 20, 2, seed=1)
+        starts, sizes = generator.randint(0, 6, (2, 4, pieces)).astype(np.int32)
+        sizes //= 2
+        places, received = np.zeros_like(starts), np.zeros_like(starts)
+        for group in groups:
+            for target in range(width):
+                end = 0
+                for source in group:
+                    for piece in range(target * pieces // width, (target + 1) * pieces // width):
+                        places[source, piece] = end
+                        end += sizes[source, piece]
+        wanted = np.empty_like(old)
+        for group in groups:
+            wanted[group] = exchanged(*(x[group] for x in (rows, old, starts, sizes, places)))
+
+        @jax.jit
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        def found(*arguments):
+            return lax.ragged_all_to_all(
+                *(x[0] for x in arguments), axis_name="x",
+                axis_index_groups=groups if len(groups) > 1 else None)[None]
+
+        with jax.numpy_rank_promotion("raise"):
+            result = found(rows, old, starts, sizes, places, received)
+        np.testing.assert_array_equal(result, wanted)
+
+
+@case
+def activations_in_the_memory_of_the_host():
+    """What checkpoints, moves and functions put there."""
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"],
+        offload_src="device", offload_dst="pinned_host")
+
+    @functools.partial(jax.checkpoint, policy=policy)
+    def layer(x, w):
+        return jnp.cos(checkpoint_name(jnp.sin(x @ w), "hidden"))
+
+    def loss(x, ws):
+        return jnp.sum(lax.scan(lambda c, w: (layer(c, w), None), x, ws)[0])
+
+    def moved(x):
+        there = jax.device_put(x, jax.memory.Space.Host)
+        return jax.device_put(there, jax.memory.Space.Device) * 2
+
+    on_host = compute_on2(lambda x: jnp.sin(x) * 2, compute_type="device_host",
+                          out_memory_spaces=jax.memory.Space.Host)
+    same(jax.grad(loss, (0, 1)), random(3, 4), random(2, 4, 4, seed=1))
+    same(moved, random(3, 4))
+    x = random(3, 4)
+    np.testing.assert_allclose(jax.jit(on_host)(x), np.sin(x) * 2, rtol=1e-6)
+
+
+@case
+def factorisations_that_are_exported():
+    """For any number of matrices; the result is that of the program."""
+    programs = {"eigh": jnp.linalg.eigh, "svd": jnp.linalg.svd, "solve": jnp.linalg.solve,
+                "thin": lambda x: jnp.linalg.svd(x, full_matrices=False), "lu": lax.linalg.lu}
+    square = random(5, 4, 4) + 4 * np.eye(4, dtype=np.float32)
+    arguments = {"solve": (square, random(5, 4, 2)), "thin": (random(5, 4, 3),),
+                 "svd": (random(5, 3, 4),)}
+    for name, program in programs.items():
+        for part in (1, 1j):
+            given = [x * part for x in arguments.get(name, (square,))]
+            forms = jax.export.symbolic_args_specs(given, "b, ...")
+            found = jax.export.export(jax.jit(program))(*forms).call(*given)
+            jax.tree.map(np.testing.assert_array_equal, found, jax.jit(program)(*given))
+
+
+@case
+def factorisations_of_matrices_with_explicit_shardings():
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    square = random(4, 5, 5) + 4 * np.eye(5, dtype=np.float32)
+    programs = {"lu": lax.linalg.lu, "eigvalsh": jnp.linalg.eigvalsh,
+                "upper": lambda x: jnp.linalg.eigh(x, UPLO="U")[0],
+                "svd": lambda x: jnp.linalg.svd(x[..., :3])[1], "qr": jnp.linalg.qr}
+    for name, program in programs.items():
+        for part in (1, 1j):
+            x = square * part + random(4, 5, 5, seed=1)
+            with jax.numpy_rank_promotion("raise"):
+                found = jax.jit(program)(jax.device_put(x, NamedSharding(mesh, P("x"))))
+            for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(jax.jit(program)(x)),
+                                  strict=True):
+                np.testing.assert_array_equal(one, other, name)
+
+
+@case
+def factorisations_of_empty_matrices():
+    for shape in ((0, 4), (4, 0), (0, 0), (2, 0, 4), (0, 4, 3)):
+        for dtype in (np.float32, np.complex64):
+            x = np.zeros(shape, dtype)
+            for options in ({}, {"full_matrices": False}, {"compute_uv": False}):
+                same(functools.partial(jnp.linalg.svd, **options), x)
+            same(jnp.linalg.qr, x)
+            if shape[-1] == shape[-2]:
+                for function in (jnp.linalg.eigh, jnp.linalg.inv, jnp.linalg.slogdet):
+                    same(function, x)
 
 
 if __name__ == "__main__":

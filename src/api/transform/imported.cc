@@ -26,14 +26,18 @@ struct ImportedProgram::State {
 
 namespace {
 
-/// Leaves every dimension of a constraint to the compiler.
-void open_constraints(ir::Function& function) {
+/// Leaves every dimension of a constraint to the compiler, unless its mesh is that of the program.
+/// Groups are those of one module: another one may have the same numbers.
+void loosen_constraints(ir::Function& function, bool is_on_its_mesh) {
   for (ir::Equation& equation : function.equations) {
     if (equation.op != &ops::sharding_constraint_op) continue;
-    Sharding open = replicated_sharding(function.type(equation.results[0]).rank());
-    open.open.resize(open.dims.size());
-    std::iota(open.open.begin(), open.open.end(), std::size_t{0});
-    equation.attributes.set("sharding", std::move(open));
+    auto sharding = equation.attributes.get<Sharding>("sharding");
+    if (!is_on_its_mesh) {
+      sharding = replicated_sharding(function.type(equation.results[0]).rank());
+      sharding.open.resize(sharding.dims.size());
+      std::iota(sharding.open.begin(), sharding.open.end(), std::size_t{0});
+    }
+    equation.attributes = {{"sharding", std::move(sharding)}};
   }
 }
 
@@ -45,7 +49,7 @@ ir::Function as_part_of(const ir::Function& outer, const ir::Function& function)
     part.numerics = outer.numerics;
     // A nested function gets the shardings of its inputs from its caller.
     for (ir::Value& value : part.values) value.sharding.reset();
-    if (!is_on_its_mesh) open_constraints(part);
+    loosen_constraints(part, is_on_its_mesh);
     return part;
   };
   return adapt(ir::with_changed_bodies(ir::with_mesh(function, outer.mesh), adapt));

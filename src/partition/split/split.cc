@@ -42,7 +42,8 @@ void Splitter::split_equation(std::size_t index) {
   if (equation.op == &ops::sharding_constraint_op) {
     // The wanted sharding differs from the constraint only in open dimensions.
     const ValueId source = equation.operands[0];
-    const bool is_kept = asks_nothing(equation) && !is_constant(source);
+    const bool is_kept =
+        asks_nothing(equation) && !equation.attributes.has("group") && !is_constant(source);
     const Sharding asked = is_kept ? layout_of(source) : wanted(equation.results[0]);
     versions_[equation.results[0]] = {in_sharding(source, asked, equation.span)};
     return;

@@ -302,10 +302,14 @@ Pair PairMaker::tan(Pair x) {
   return {turned.im, neg(turned.re)};
 }
 
-/// With t = tanh of the real part and s = tan of the imaginary one: (t + i s) / (1 + i t s).
+/// With t = tanh of the real part and s = tan of the imaginary one: (t + i s) / (1 + i t s). That
+/// is t where the real part is infinite, also if s is not a number.
 Pair PairMaker::tanh(Pair x) {
   const Value t = unary("vhlo.tanh_v1", x.re);
-  const Value s = div(unary("vhlo.sine_v1", x.im), unary("vhlo.cosine_v1", x.im));
+  const Value infinity = constant_like(std::numeric_limits<double>::infinity(), t);
+  const Value is_far = compare("EQ", unary("vhlo.abs_v1", x.re), infinity);
+  const Value s = select(is_far, constant_like(0, t),
+                         div(unary("vhlo.sine_v1", x.im), unary("vhlo.cosine_v1", x.im)));
   return div(Pair{t, s}, Pair{constant_like(1, t), mul(t, s)});
 }
 

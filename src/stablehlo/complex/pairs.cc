@@ -39,6 +39,7 @@ bool is_done_by_parts(std::string_view kind) {
                                                 "reverse",
                                                 "scatter",
                                                 "sdy.sharding_constraint",
+                                                "sdy.sharding_group",
                                                 "select",
                                                 "select_and_scatter",
                                                 "slice",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "stablehlo/bytecode/scalars.h"
@@ -277,9 +278,26 @@ Values sharding_constraint(Context& c) {
   return {value_of_terms(c.frame, ops::sharding_constraint(c.b(), terms, std::move(sharding)), of)};
 }
 
+/// The values of a group get one sharding. What uses them from here on uses the constraint.
+Values sharding_group(Context& c) {
+  const ValueId x = c.operand(0);
+  Sharding open = replicated_sharding(c.type(x).rank());
+  open.open.resize(open.dims.size());
+  std::iota(open.open.begin(), open.open.end(), std::size_t{0});
+  ir::Attributes attributes = {{"sharding", std::move(open)}};
+  attributes.set("group", c.integer("group_id"));
+  const ValueId result = c.b().emit("sharding_constraint", std::move(attributes), {x});
+  c.frame.replace(x, result);
+  const auto splat = c.frame.splats.find(x);
+  if (splat != c.frame.splats.end()) c.frame.splats[result] = splat->second;
+  return {};
+}
+
 Values custom_call(Context& c) {
   const std::string_view function = c.text("call_target_name");
   if (function == "ApproxTopK") return approx_top_k(c);
+  // All memories of a device are those of the process.
+  if (function == "annotate_device_placement") return c.operands;
   // Only keeps compilers from removing its operand.
   if (function == "dce_sink") return {};
   if (function == "tessera.call_host") return host_call(c);
@@ -298,6 +316,7 @@ const Handlers& control_handlers() {
                                      {"if", if_of},
                                      {"optimization_barrier", barrier},
                                      {"sdy.sharding_constraint", sharding_constraint},
+                                     {"sdy.sharding_group", sharding_group},
                                      {"while", while_loop}};
   return kHandlers;
 }

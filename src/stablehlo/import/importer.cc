@@ -235,6 +235,12 @@ ValueId Frame::value(ValueNumber number) const {
   return found->second;
 }
 
+void Frame::replace(ValueId from, ValueId to) {
+  for (auto& [number, value] : values_) {
+    if (value == from) value = to;
+  }
+}
+
 ValueId Frame::constant(const Attribute* constant) const {
   const auto found = constants_.find(constant);
   if (found == constants_.end()) {

@@ -69,6 +69,8 @@ class Frame {
   /// The input that holds a constant whose elements differ.
   ValueId constant(const Attribute* constant) const;
   void define(ValueNumber number, ValueId value) { values_[number] = value; }
+  /// What reads `from` afterwards reads `to`.
+  void replace(ValueId from, ValueId to);
   void define_constant(const Attribute* constant, ValueId value) { constants_[constant] = value; }
 
   /// The operations of a region. Returns the operands of its last one.

@@ -39,7 +39,7 @@ def initialize():
     from jax._src import xla_bridge
     from jax._src.interpreters import mlir
 
-    from jax_plugins.tessera import callbacks, linalg
+    from jax_plugins.tessera import callbacks, collectives, linalg
 
     _check_version()
     options = {}
@@ -51,4 +51,5 @@ def initialize():
     if "tessera" not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append("tessera")
     linalg.register()
+    collectives.register()
     callbacks.register(library_path())

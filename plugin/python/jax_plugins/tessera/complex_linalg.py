@@ -68,6 +68,8 @@ def eigh(a, *, lower):
     """Reflections make the matrix real and tridiagonal."""
     if not lower:  # the triangle was transposed
         a = a.conj()
+    if a.shape[0] == 0:
+        return a, jnp.real(jnp.diag(a))
     below = jnp.tril(a, -1)
     a = below + below.conj().T + jnp.diag(jnp.real(jnp.diag(a)))
 
@@ -90,6 +92,8 @@ def svd(a):
     if rows < cols:
         u, s, vh = svd(a.conj().T)
         return vh.conj().T, s, u.conj().T
+    if cols == 0:
+        return a, jnp.zeros(0, jnp.real(a).dtype), jnp.zeros((0, 0), a.dtype)
 
     def step(i, state):
         a, left, right = state

@@ -3,37 +3,50 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax._src import core
+from jax._src.export import _export as export
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 from jax._src.lib.mlir import ir
 from jax.core import ShapedArray
 
-from jax_plugins.tessera import callbacks, complex_linalg
+from jax_plugins.tessera import callbacks, complex_linalg, lowering
 
 
-def _call(name, operand, results):
-    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype))
-             for aval in results]
-    return mlir.custom_call(name, operands=[operand], result_types=types).results
+def _call(ctx, name, operand, results):
+    # A dimension that is not an integer is known when the exported program is called.
+    sizes = [[size if isinstance(size, int) else ir.ShapedType.get_dynamic_size()
+              for size in aval.shape] for aval in results]
+    types = [ir.RankedTensorType.get(each, mlir.dtype_to_ir_type(aval.dtype))
+             for each, aval in zip(sizes, results)]
+    shapes = None
+    if not all(core.is_constant_shape(aval.shape) for aval in results):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in results]
+    return mlir.custom_call(name, operands=[operand], result_types=types,
+                            result_shapes=shapes).results
 
 
 def _has_complex(ctx):
     return jnp.issubdtype(ctx.avals_in[0].dtype, jnp.complexfloating)
 
 
-def _lowered(function, ctx, *operands, **options):
+def _lowered_as_is(function, ctx, *operands):
+    """The lowering of a function that knows no explicit shardings."""
+    plain = [ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_in]
+    return lowering.lowered(function, ctx.replace(avals_in=plain), *operands)
+
+
+def _lowered(function, ctx, *operands):
     """The lowering of a function of one matrix and vectors, for all matrices of a batch."""
     for _ in ctx.avals_in[0].shape[:-2]:
         function = jax.vmap(function)
-    # The setting of the program is not that of this code.
-    with jax.numpy_dtype_promotion("standard"):
-        return mlir.lower_fun(function, multiple_results=True)(ctx, *operands, **options)
+    return _lowered_as_is(function, ctx, *operands)
 
 
 def _lu(ctx, a):
     if _has_complex(ctx):
         return _lowered(linalg._lu_blocked, ctx, a)
-    return _call("tessera.lu", a, ctx.avals_out)
+    return _call(ctx, "tessera.lu", a, ctx.avals_out)
 
 
 def _geqrf(ctx, a):
@@ -63,11 +76,10 @@ def _eigh(ctx, a, *, lower, sort_eigenvalues, subset_by_index, **_):
     vectors, values = ctx.avals_out
     _only_whole(subset_by_index, vectors.shape[-1])
     if not lower:
-        flip = mlir.lower_fun(lambda x: jnp.swapaxes(x, -1, -2), multiple_results=False)
-        a, = flip(ctx.replace(avals_out=ctx.avals_in), a)
+        a, = _lowered_as_is(lambda x: [jnp.swapaxes(x, -1, -2)], ctx, a)
     if _has_complex(ctx):
         return _lowered(functools.partial(complex_linalg.eigh, lower=lower), ctx, a)
-    w, v = _call("tessera.eigh", a, [values, vectors])
+    w, v = _call(ctx, "tessera.eigh", a, [values, vectors])
     return v, w
 
 
@@ -79,25 +91,22 @@ def _completed(q):
 def _svd(ctx, a, *, full_matrices, compute_uv, subset_by_index, **_):
     aval, = ctx.avals_in
     *batch, rows, cols = aval.shape
-    k = min(rows, cols)
+    k = core.min_dim(rows, cols)
     _only_whole(subset_by_index, k)
     thin = [ShapedArray((*batch, *sizes), aval.dtype)
             for sizes in ((rows, k), (k,), (k, cols))]
     if _has_complex(ctx):
-        thin[1] = ctx.avals_out[0]
-        u, s, vt = _lowered(complex_linalg.svd, ctx.replace(avals_out=thin), a)
+        u, s, vt = _lowered(complex_linalg.svd, ctx, a)
     else:
-        u, s, vt = _call("tessera.svd", a, thin)
+        u, s, vt = _call(ctx, "tessera.svd", a, thin)
     if not compute_uv:
         return [s]
-    if full_matrices and rows > k:
-        full = ctx.replace(avals_in=[thin[0]], avals_out=[ctx.avals_out[1]])
-        u, = mlir.lower_fun(_completed, multiple_results=False)(full, u)
-    if full_matrices and cols > k:
-        full = ctx.replace(avals_in=[thin[2]], avals_out=[ctx.avals_out[2]])
-        vt, = mlir.lower_fun(
-            lambda x: jnp.swapaxes(_completed(jnp.swapaxes(x, -1, -2)), -1, -2),
-            multiple_results=False)(full, vt)
+    if full_matrices and not core.definitely_equal(rows, k):
+        u, = _lowered_as_is(lambda x: [_completed(x)], ctx.replace(avals_in=[thin[0]]), u)
+    if full_matrices and not core.definitely_equal(cols, k):
+        vt, = _lowered_as_is(
+            lambda x: [jnp.swapaxes(_completed(jnp.swapaxes(x, -1, -2)), -1, -2)],
+            ctx.replace(avals_in=[thin[2]]), vt)
     return [s, u, vt]
 
 
@@ -116,7 +125,15 @@ def _on_cpu(primitive):
     return rule
 
 
+def _allow_export():
+    """Lets programs with these calls be exported: their names and results do not change."""
+    known = getattr(export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
+    if isinstance(known, set):
+        known.update(("tessera.eigh", "tessera.lu", "tessera.svd"))
+
+
 def register():
+    _allow_export()
     for primitive in (linalg.eig_p, linalg.schur_p, linalg.hessenberg_p, linalg.tridiagonal_p,
                       linalg.geqp3_p):
         mlir.register_lowering(primitive, _on_cpu(primitive), platform="tessera")
