@@ -17,10 +17,12 @@ using ir::Function;
 Function loop(const std::string& lines) {
   return ir::parse(
       R"(function main[mesh="none", grains=8](%0: f32[5,2,24], %1: f32[24,24], %2: f32[24]) {
-  %3: f32[24,24], %4: f32[24], %5: f32[5,24] = scan[body={(%0: f32[24,24], %1: f32[24], %2: f32[2,24]) {
+  %3: f32[24,24], %4: f32[24], %5: f32[5,24] = scan[body={)"
+      R"((%0: f32[24,24], %1: f32[24], %2: f32[2,24]) {
     %3: f32[2,24] = neg %2
     %4: f32[24] = reduce_sum[dims=[0]] %3
-    %5: f32[24,24] = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[], rhs_contract=[0]] %2, %3
+    %5: f32[24,24] = dot_general[lhs_batch=[], lhs_contract=[0], )"
+      R"(rhs_batch=[], rhs_contract=[0]] %2, %3
     %6: f32[24,24] = transpose[permutation=[1,0]] %5
     %7: f32[4,6,24] = reshape[shape=[4,6,24]] %6
     %8: f32[24,24] = reshape[shape=[24,24]] %7
