@@ -13,7 +13,7 @@ namespace {
 using ir::Function;
 
 // A scan with a matrix %0 and a row %1 as carries and with rows %2. `lines` make a sum from a
-// product %5 and two views of it, %6 and %7.
+// product %5 and two views of it, %6 and %8.
 Function loop(const std::string& lines) {
   return ir::parse(
       R"(function main[mesh="none", grains=8](%0: f32[5,2,24], %1: f32[24,24], %2: f32[24]) {
