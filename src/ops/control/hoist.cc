@@ -41,7 +41,8 @@ class Invariants {
     }
     for (const Equation& equation : body.equations) look_at(equation, effects);
     for (const Equation& equation : body.equations) {
-      if (is_invariant_[equation.results[0]]) continue;
+      // All results of an equation vary, or none does; a loop of effects may have none at all.
+      if (!equation.results.empty() && is_invariant_[equation.results[0]]) continue;
       for (const ValueId id : equation.operands) ask_for(id);
     }
     for (const ValueId id : body.outputs) ask_for(id);
