@@ -25,10 +25,7 @@ struct SumOfRounds {
 class Sums {
  public:
   explicit Sums(const Equation& loop)
-      : loop_(loop),
-        parts_(scan_parts(loop)),
-        body_(loop.attributes.body("body")),
-        users_(body_.values.size()) {
+      : parts_(scan_parts(loop)), body_(loop.attributes.body("body")), users_(body_.values.size()) {
     for (const Equation& equation : body_.equations) {
       for (const ValueId id : equation.operands) users_[id].push_back(&equation);
     }
@@ -109,7 +106,6 @@ class Sums {
     return made->results[0];
   }
 
-  const Equation& loop_;
   ScanParts parts_;
   const Function& body_;
   std::vector<std::vector<const Equation*>> users_;
