@@ -1,7 +1,6 @@
 // What is the same in every round of a loop is computed once, before it.
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "ir/bodies.h"
 #include "ir/effects.h"
@@ -156,36 +155,11 @@ FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId
   return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
 }
 
-class Hoisting {
- public:
-  /// The function with less in its loops; nullopt if nothing changes.
-  std::optional<Function> changed(const Function& f);
-
- private:
-  bool change_bodies(Equation& equation);
-  bool shorten(Equation& loop, Function& around);
-
-  ir::Effects effects_;
-};
-
-bool Hoisting::change_bodies(Equation& equation) {
-  if (ir::bodies_of(equation).empty()) return false;
-  bool is_changed = false;
-  equation.attributes =
-      ir::with_bodies(equation.attributes, [&](const FunctionPtr& body) -> FunctionPtr {
-        std::optional<Function> result = changed(*body);
-        if (!result) return body;
-        is_changed = true;
-        return std::make_shared<const Function>(*std::move(result));
-      });
-  return is_changed;
-}
-
 /// Moves what is the same in each round of the loop to the end of the function around it.
-bool Hoisting::shorten(Equation& loop, Function& around) {
+bool shorten(Equation& loop, Function& around, ir::Effects& effects) {
   const FunctionPtr body = loop.attributes.shared_body("body");
   const auto consts = static_cast<std::size_t>(loop.attributes.integer("num_consts"));
-  const Invariants invariants(*body, consts, effects_);
+  const Invariants invariants(*body, consts, effects);
   const std::vector<ValueId>& hoisted = invariants.hoisted();
   if (hoisted.empty()) return false;
   std::vector<ValueId> outside(body->values.size(), ir::kNoValue);
@@ -209,18 +183,15 @@ bool Hoisting::shorten(Equation& loop, Function& around) {
   return true;
 }
 
-std::optional<Function> Hoisting::changed(const Function& f) {
+Function hoisted_here(Function f, ir::Effects& effects) {
+  std::vector<Equation> equations = std::move(f.equations);
+  f.equations.clear();
   bool is_changed = false;
-  Function result = f;
-  result.equations.clear();
-  for (const Equation& equation : f.equations) {
-    Equation copy = equation;
-    is_changed = change_bodies(copy) || is_changed;
-    is_changed = (is_loop(copy) && shorten(copy, result)) || is_changed;
-    result.equations.push_back(std::move(copy));
+  for (Equation& equation : equations) {
+    is_changed = (is_loop(equation) && shorten(equation, f, effects)) || is_changed;
+    f.equations.push_back(std::move(equation));
   }
-  if (!is_changed) return std::nullopt;
-  return ir::without_dead_code(std::move(result));
+  return is_changed ? ir::without_dead_code(std::move(f)) : f;
 }
 
 }  // namespace
@@ -232,8 +203,9 @@ Function hoist_loop_invariants(Function function) {
   if (!has_nested) return function;
   // What nobody needs may depend on the round.
   function = ir::without_dead_code(std::move(function));
-  std::optional<Function> result = Hoisting().changed(function);
-  return result ? *std::move(result) : std::move(function);
+  ir::Effects effects;
+  const auto change = [&](Function f) { return hoisted_here(std::move(f), effects); };
+  return change(ir::with_changed_bodies(std::move(function), change));
 }
 
 }  // namespace tessera::ops

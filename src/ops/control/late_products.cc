@@ -25,6 +25,7 @@ Ints with_rounds(const Ints& contract) {
 /// elements.
 std::optional<LateProduct> outer_product(const Function& body, const Equation& mul) {
   LateProduct product;
+  product.result = mul.results[0];
   Ints dims;
   for (const std::size_t i : {0U, 1U}) {
     const Equation* const made = definition_of(body, mul.operands[i]);
@@ -54,8 +55,11 @@ std::optional<LateProduct> outer_product(const Function& body, const Equation& m
 std::optional<LateProduct> product_of(const Function& body, const Equation& made) {
   if (*made.op->name == "mul") return outer_product(body, made);
   if (made.op != &dot_general_op || !made.attributes.ints("lhs_batch").empty()) return std::nullopt;
-  return LateProduct{
-      .lhs = made.operands[0], .rhs = made.operands[1], .attributes = made.attributes, .views = {}};
+  return LateProduct{.lhs = made.operands[0],
+                     .rhs = made.operands[1],
+                     .result = made.results[0],
+                     .attributes = made.attributes,
+                     .views = {}};
 }
 
 }  // namespace
@@ -74,7 +78,7 @@ std::optional<LateProduct> late_product(const Function& body, ValueId term,
   for (const ValueId id : {product->lhs, product->rhs}) {
     if (!is_saved(id)) saved += num_elements(body.type(id).shape);
   }
-  if (kLeastShare * saved > num_elements(body.type(made->results[0]).shape)) return std::nullopt;
+  if (kLeastShare * saved > num_elements(body.type(product->result).shape)) return std::nullopt;
   product->views.insert(product->views.end(), views.rbegin(), views.rend());
   return product;
 }

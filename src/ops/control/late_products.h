@@ -12,6 +12,7 @@ namespace tessera::ops {
 /// A product of two values of the loop's body, whose results in all rounds are added up.
 struct LateProduct {
   ValueId lhs, rhs;
+  ValueId result;
   Attributes attributes;        // of the dot_general
   std::vector<Equation> views;  // of its result, in order
 };

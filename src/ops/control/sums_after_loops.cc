@@ -90,20 +90,13 @@ class Sums {
     for (const ValueId term : terms) {
       if (is_plus_zero(body_, term)) continue;
       auto product = late_product(body_, term, [&](ValueId id) { return slice(id).has_value(); });
-      if (product && feeds_sums(product_behind(term))) {
+      if (product && feeds_sums(product->result)) {
         sum.products.push_back(*std::move(product));
       } else {
         sum.in_rounds.push_back(term);
       }
     }
     if (!sum.products.empty()) sums_.push_back(std::move(sum));
-  }
-
-  /// The product that the term is a view of.
-  ValueId product_behind(ValueId term) const {
-    const Equation* made = definition_of(body_, term);
-    while (is_view(*made)) made = definition_of(body_, made->operands[0]);
-    return made->results[0];
   }
 
   ScanParts parts_;
@@ -209,11 +202,12 @@ class Rewritten {
 };
 
 Function with_sums_after_loops(Function f) {
-  const auto is_sum = [](const Equation& equation) {
-    return equation.op == &scan_op && !scan_parts(equation).are_microbatches &&
-           scan_parts(equation).length > 1;
+  const auto may_add_up = [](const Equation& equation) {
+    if (equation.op != &scan_op) return false;
+    const ScanParts parts = scan_parts(equation);
+    return !parts.are_microbatches && parts.length > 1;
   };
-  if (std::ranges::none_of(f.equations, is_sum)) return f;
+  if (std::ranges::none_of(f.equations, may_add_up)) return f;
   std::vector<Equation> equations = std::move(f.equations);
   f.equations.clear();
   Builder b(f);
@@ -221,7 +215,7 @@ Function with_sums_after_loops(Function f) {
   for (std::size_t i = 0; i < renamed.size(); ++i) renamed[i] = static_cast<ValueId>(i);
   for (Equation& equation : equations) {
     for (ValueId& id : equation.operands) id = renamed[id];
-    if (is_sum(equation)) {
+    if (may_add_up(equation)) {
       const Sums sums(equation);
       if (!sums.sums().empty()) {
         b.set_span(equation.span);
