@@ -1,6 +1,7 @@
 // dynamic_slice and dynamic_update_slice: boxes whose position is known only at run time.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/boxes.h"
@@ -36,25 +37,42 @@ struct Place {
   struct Overlap {
     std::int64_t array_bytes;  // before them
     std::int64_t part_bytes;
-    Shape extents;
+    std::optional<Shape> extents;  // nothing: of the whole part
   };
   Overlap overlap(std::span<std::byte* const> starts) const {
     std::int64_t in_array = array.offset;
     std::int64_t in_part = part.offset;
-    Shape extents;
+    bool is_whole = true;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      const Line& line = lines[i];
-      const std::int64_t start = std::clamp<std::int64_t>(
-          reinterpret_cast<const std::int32_t*>(starts[i])[start_offsets[i]], 0,
-          line.total - line.part);
-      const std::int64_t begin = std::max(start, line.first);
-      const std::int64_t end = std::min(start + line.part, line.first + line.count);
-      in_array += (begin - line.first) * array.strides[i];
+      const auto [start, begin, end] = range(i, starts);
+      in_array += (begin - lines[i].first) * array.strides[i];
       in_part += (begin - start) * part.strides[i];
-      extents.push_back(std::max<std::int64_t>(end - begin, 0));
+      is_whole = is_whole && end - begin == lines[i].part;
     }
     const auto bytes = static_cast<std::int64_t>(element_bytes);
-    return {in_array * bytes, in_part * bytes, std::move(extents)};
+    Overlap overlap{in_array * bytes, in_part * bytes, std::nullopt};
+    if (is_whole) return overlap;
+    overlap.extents.emplace();
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Range line = range(i, starts);
+      overlap.extents->push_back(std::max<std::int64_t>(line.end - line.begin, 0));
+    }
+    return overlap;
+  }
+
+ private:
+  struct Range {
+    std::int64_t start;  // of the part
+    std::int64_t begin;  // of what is in this tile
+    std::int64_t end;
+  };
+  Range range(std::size_t i, std::span<std::byte* const> starts) const {
+    const Line& line = lines[i];
+    const std::int64_t start =
+        std::clamp<std::int64_t>(reinterpret_cast<const std::int32_t*>(starts[i])[start_offsets[i]],
+                                 0, line.total - line.part);
+    return {start, std::max(start, line.first),
+            std::min(start + line.part, line.first + line.count)};
   }
 };
 
@@ -62,30 +80,37 @@ struct Place {
 /// by `or`.
 class DynamicSliceKernel final : public run::Kernel {
  public:
-  explicit DynamicSliceKernel(Place place) : place_(std::move(place)), part_(place_.part_shape()) {}
+  explicit DynamicSliceKernel(Place place)
+      : place_(std::move(place)),
+        part_(place_.part_shape()),
+        whole_(place_.array.strides, place_.part.strides, part_, place_.element_bytes) {}
 
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
     const Place::Overlap here = place_.overlap(buffers.subspan(1));
-    if (here.extents != part_) {
-      const auto count = static_cast<std::size_t>(num_elements(part_));
-      std::memset(buffers.back(), 0, count * place_.element_bytes);
-    }
-    if (num_elements(here.extents) == 0) return;
-    kernels::copy_box(buffers[0] + here.array_bytes, place_.array.strides,
-                      buffers.back() + here.part_bytes, place_.part.strides, here.extents,
+    const std::byte* from = buffers[0] + here.array_bytes;
+    std::byte* to = buffers.back() + here.part_bytes;
+    if (!here.extents) return whole_.run(from, to);
+    const auto count = static_cast<std::size_t>(num_elements(part_));
+    std::memset(buffers.back(), 0, count * place_.element_bytes);
+    if (num_elements(*here.extents) == 0) return;
+    kernels::copy_box(from, place_.array.strides, to, place_.part.strides, *here.extents,
                       place_.element_bytes);
   }
 
  private:
   Place place_;
   Shape part_;
+  kernels::BoxCopy whole_;
 };
 
 /// The elements of the update that fall into this tile are written into a copy of the operand, or
 /// into the operand itself if they share memory.
 class UpdateKernel final : public run::Kernel {
  public:
-  explicit UpdateKernel(Place place) : place_(std::move(place)) {
+  explicit UpdateKernel(Place place)
+      : place_(std::move(place)),
+        whole_(place_.part.strides, place_.array.strides, place_.part_shape(),
+               place_.element_bytes) {
     bytes_ = place_.element_bytes;
     for (const Line& line : place_.lines) bytes_ *= static_cast<std::size_t>(line.count);
   }
@@ -93,14 +118,17 @@ class UpdateKernel final : public run::Kernel {
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
     if (buffers.back() != buffers[0]) std::memcpy(buffers.back(), buffers[0], bytes_);
     const Place::Overlap here = place_.overlap(buffers.subspan(2));
-    if (num_elements(here.extents) == 0) return;
-    kernels::copy_box(buffers[1] + here.part_bytes, place_.part.strides,
-                      buffers.back() + here.array_bytes, place_.array.strides, here.extents,
+    const std::byte* from = buffers[1] + here.part_bytes;
+    std::byte* to = buffers.back() + here.array_bytes;
+    if (!here.extents) return whole_.run(from, to);
+    if (num_elements(*here.extents) == 0) return;
+    kernels::copy_box(from, place_.part.strides, to, place_.array.strides, *here.extents,
                       place_.element_bytes);
   }
 
  private:
   Place place_;
+  kernels::BoxCopy whole_;
   std::size_t bytes_;  // of the array that is here
 };
 

@@ -30,37 +30,44 @@ class CopyKernel final : public run::Kernel {
     Shape extents;
   };
 
-  CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes, int num_workers)
-      : pieces_(std::move(pieces)), element_bytes_(element_bytes) {
+  CopyKernel(const std::vector<Piece>& pieces, std::size_t element_bytes, int num_workers) {
     constexpr std::int64_t kMinPartBytes = std::int64_t{16} * 1024;
+    const auto bytes = static_cast<std::int64_t>(element_bytes);
     std::int64_t elements = 0;
-    for (const Piece& piece : pieces_) elements += num_elements(piece.extents);
-    num_parts_ = static_cast<std::size_t>(
-        kernels::num_parts_for(num_workers, elements * static_cast<std::int64_t>(element_bytes),
-                               kMinPartBytes, static_cast<std::int64_t>(pieces_.size())));
+    for (const Piece& piece : pieces) {
+      elements += num_elements(piece.extents);
+      copies_.push_back(
+          {.from = piece.from * bytes,
+           .to = piece.to * bytes,
+           .has_equal_strides = piece.from_strides == piece.to_strides,
+           .box = {piece.from_strides, piece.to_strides, piece.extents, element_bytes}});
+    }
+    num_parts_ = static_cast<std::size_t>(kernels::num_parts_for(
+        num_workers, elements * bytes, kMinPartBytes, static_cast<std::int64_t>(pieces.size())));
   }
 
   int num_parts() const override { return static_cast<int>(num_parts_); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const auto number = static_cast<std::size_t>(part);
-    const std::size_t end = pieces_.size() * (number + 1) / num_parts_;
-    for (std::size_t i = pieces_.size() * number / num_parts_; i < end; ++i)
-      copy(pieces_[i], buffers[i], buffers.back());
+    const std::size_t end = copies_.size() * (number + 1) / num_parts_;
+    for (std::size_t i = copies_.size() * number / num_parts_; i < end; ++i) {
+      const Copy& copy = copies_[i];
+      const std::byte* from = buffers[i] + copy.from;
+      std::byte* to = buffers.back() + copy.to;
+      // A branch of a cond may return an operand in whose memory the result is.
+      if (from != to || !copy.has_equal_strides) copy.box.run(from, to);
+    }
   }
 
  private:
-  void copy(const Piece& piece, const std::byte* from, std::byte* to) const {
-    const auto bytes = static_cast<std::int64_t>(element_bytes_);
-    from += piece.from * bytes;
-    to += piece.to * bytes;
-    // A branch of a cond may return an operand in whose memory the result is.
-    if (from == to && piece.from_strides == piece.to_strides) return;
-    kernels::copy_box(from, piece.from_strides, to, piece.to_strides, piece.extents,
-                      element_bytes_);
-  }
+  struct Copy {
+    std::int64_t from;  // in bytes
+    std::int64_t to;
+    bool has_equal_strides;
+    kernels::BoxCopy box;
+  };
 
-  std::vector<Piece> pieces_;
-  std::size_t element_bytes_;
+  std::vector<Copy> copies_;
   std::size_t num_parts_;
 };
 
@@ -116,8 +123,7 @@ struct CopyTask {
       key.add(piece.extents);
     }
     task.kernel = context.pool().get(std::move(key), [&] {
-      return std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype),
-                                          context.num_workers());
+      return std::make_shared<CopyKernel>(pieces, size_bytes(dtype), context.num_workers());
     });
     return std::move(task);
   }

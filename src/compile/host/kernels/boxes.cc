@@ -43,17 +43,42 @@ std::int64_t dot(const std::vector<std::int64_t>& index, const std::vector<std::
   return sum;
 }
 
-/// One dimension of a copy.
-struct Dim {
-  std::int64_t extent;
-  std::int64_t from;  // strides
-  std::int64_t to;
-};
+/// Calls visit(offset in the source, offset in the target) for every index.
+template <typename Dim, typename Visit>
+void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t to, Visit visit) {
+  if (dims.empty()) return visit(from, to);
+  for (std::int64_t i = 0; i < dims[0].extent; ++i) {
+    if (dims.size() == 1) {
+      visit(from, to);
+    } else {
+      for_each_index(dims.subspan(1), from, to, visit);
+    }
+    from += dims[0].from;
+    to += dims[0].to;
+  }
+}
+
+/// Copies elements that are `from_stride` apart to where they are `to_stride` apart. T need only
+/// have their size.
+template <typename T>
+void copy_run(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
+              std::int64_t count) {
+  if (count == 1) {
+    *to = *from;
+  } else if (from_stride == 1 && to_stride == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
+  }
+}
+
+}  // namespace
 
 /// The dimensions in the order of the target's memory, outermost first. Dimensions that are
 /// contiguous in both source and target are merged.
-std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& from,
-                         const std::vector<std::int64_t>& to) {
+std::vector<BoxCopy::Dim> BoxCopy::dims_of(const Shape& extents,
+                                           const std::vector<std::int64_t>& from,
+                                           const std::vector<std::int64_t>& to) {
   std::vector<Dim> dims;
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (extents[d] != 1) dims.push_back({extents[d], from[d], to[d]});
@@ -73,71 +98,54 @@ std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& 
   return dims;
 }
 
-/// Calls visit(offset in the source, offset in the target) for every index.
-template <typename Visit>
-void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t to, Visit visit) {
-  if (dims.empty()) return visit(from, to);
-  for (std::int64_t i = 0; i < dims[0].extent; ++i) {
-    if (dims.size() == 1) {
-      visit(from, to);
-    } else {
-      for_each_index(dims.subspan(1), from, to, visit);
-    }
-    from += dims[0].from;
-    to += dims[0].to;
-  }
-}
-
-/// Copies bits; T need only have the size of the elements.
-template <typename T>
-void copy_run(const T* from, T* to, const Dim& dim) {
-  if (dim.from == 1 && dim.to == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(dim.extent) * sizeof(T));
-    return;
-  }
-  for (std::int64_t i = 0; i < dim.extent; ++i) to[i * dim.to] = from[i * dim.from];
+BoxCopy::BoxCopy(const std::vector<std::int64_t>& from_strides,
+                 const std::vector<std::int64_t>& to_strides, const Shape& extents,
+                 std::size_t element_bytes)
+    : is_empty_(num_elements(extents) == 0),
+      element_bytes_(element_bytes),
+      outer_(dims_of(extents, from_strides, to_strides)),
+      last_{1, 1, 1} {
+  require(element_bytes == 1 || element_bytes == 2 || element_bytes == 4 || element_bytes == 8,
+          "elements have 1, 2, 4 or 8 bytes");
+  if (outer_.empty()) return;
+  last_ = outer_.back();
+  outer_.pop_back();
+  const auto line = std::find_if(outer_.begin(), outer_.end(), [&](const Dim& dim) {
+    return last_.from != 1 && last_.to == 1 && dim.from == 1;
+  });
+  if (line == outer_.end()) return;
+  line_ = *line;
+  outer_.erase(line);
 }
 
 template <typename T>
-void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
-  if (dims.empty()) dims.push_back({1, 1, 1});
-  const Dim last = dims.back();
-  dims.pop_back();
-  const auto line = std::find_if(dims.begin(), dims.end(), [&](const Dim& dim) {
-    return last.from != 1 && last.to == 1 && dim.from == 1;
-  });
-  if (line == dims.end()) {
-    for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
-      copy_run(from + source, to + target, last);
-    });
-    return;
-  }
-  const TransposedMatrix matrix{.rows = line->extent,
-                                .columns = last.extent,
-                                .from_stride = last.from,
-                                .to_stride = line->to};
-  dims.erase(line);
-  for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
-    transpose(matrix, from + source, to + target);
+void BoxCopy::run_as(const T* from, T* to) const {
+  for_each_index(std::span(outer_), 0, 0, [&](std::int64_t source, std::int64_t target) {
+    if (!line_) return copy_run(from + source, last_.from, to + target, last_.to, last_.extent);
+    transpose({.rows = line_->extent,
+               .columns = last_.extent,
+               .from_stride = last_.from,
+               .to_stride = line_->to},
+              from + source, to + target);
   });
 }
 
-}  // namespace
+void BoxCopy::run(const std::byte* from, std::byte* to) const {
+  if (is_empty_) return;
+  const auto copy = [&](auto tag) {
+    using T = decltype(tag);
+    run_as(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
+  };
+  if (element_bytes_ == 8) return copy(std::uint64_t{});
+  if (element_bytes_ == 4) return copy(std::uint32_t{});
+  if (element_bytes_ == 2) return copy(std::uint16_t{});
+  copy(std::uint8_t{});
+}
 
 void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes) {
-  if (num_elements(extents) == 0) return;
-  const auto copy = [&](auto tag) {
-    using T = decltype(tag);
-    copy_dims(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to),
-              dims_of(extents, from_strides, to_strides));
-  };
-  if (element_bytes == 8) return copy(std::uint64_t{});
-  if (element_bytes == 4) return copy(std::uint32_t{});
-  if (element_bytes == 2) return copy(std::uint16_t{});
-  require(element_bytes == 1, "elements have 1, 2, 4 or 8 bytes");
-  copy(std::uint8_t{});
+  BoxCopy(from_strides, to_strides, extents, element_bytes).run(from, to);
 }
 
 ReduceKind combine_kind(std::string_view reduction) {
@@ -207,7 +215,7 @@ void combine_block(ReduceKind kind, const std::vector<int>& joins,
     const T* node = sources[s];
     // What is combined at once need not be copied first.
     if (joins[s] == 0 || steps[s] != 1) {
-      copy_run(node, row(depth), {.extent = count, .from = steps[s], .to = 1});
+      copy_run(node, steps[s], row(depth), 1, count);
       node = row(depth);
     }
     ++depth;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,34 @@
 
 namespace tessera::kernels {
 
-/// Copies a box of elements, each `element_bytes` bytes long; strides are in elements.
+/// How to copy a box of elements, each `element_bytes` bytes long; strides are in elements.
+class BoxCopy {
+ public:
+  BoxCopy(const std::vector<std::int64_t>& from_strides,
+          const std::vector<std::int64_t>& to_strides, const Shape& extents,
+          std::size_t element_bytes);
+  /// `from` and `to` are the first elements.
+  void run(const std::byte* from, std::byte* to) const;
+
+ private:
+  struct Dim {
+    std::int64_t extent;
+    std::int64_t from;  // strides
+    std::int64_t to;
+  };
+  static std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& from,
+                                  const std::vector<std::int64_t>& to);
+  template <typename T>
+  void run_as(const T* from, T* to) const;
+
+  bool is_empty_;
+  std::size_t element_bytes_;
+  std::vector<Dim> outer_;   // outermost first
+  std::optional<Dim> line_;  // with last_ it makes a matrix that is transposed
+  Dim last_;
+};
+
+/// Copies a box once.
 void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes);

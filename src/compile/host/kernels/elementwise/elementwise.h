@@ -38,6 +38,8 @@ struct Stage {
   /// blocks later.
   const std::byte* later = nullptr;
   std::size_t later_bytes = 0;  // size of an element
+  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others.
+  std::size_t num_wanted = static_cast<std::size_t>(-1);
 };
 
 struct TileKernel {

@@ -50,9 +50,10 @@ concept IsLong = requires {
   Op::kIsLong;
 };
 
-// Replaces each vector x by f(x, index of x).
+// Replaces each vector x by f(x, index of x). Ops of many instructions leave out the vectors after
+// the first `num_wanted` elements.
 template <class Op, class F, class... X>
-HWY_INLINE void map_vectors(const F& f, X&... x) {
+HWY_INLINE void map_vectors(const F& f, std::size_t num_wanted, X&... x) {
   std::size_t k = 0;
   if constexpr (!IsLong<Op>) {
     ((x = f(x, k++)), ...);
@@ -60,7 +61,7 @@ HWY_INLINE void map_vectors(const F& f, X&... x) {
     HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
     (F32::store(x, lanes + k++ * F32::kLanes), ...);
 #pragma GCC unroll 1
-    for (k = 0; k < kChainVectors; ++k) {
+    for (k = 0; k < kChainVectors && k * F32::kLanes < num_wanted; ++k) {
       float* at = lanes + k * F32::kLanes;
       F32::store(f(F32::load(at), k), at);
     }
@@ -91,7 +92,7 @@ HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x)
     std::size_t k = 0;
     ((x = to_lanes<In>(from[k++])), ...);
   }
-  map_vectors<Op>(f, x...);
+  map_vectors<Op>(f, stage->num_wanted, x...);
   if (stage->to.base != nullptr) {
     auto* to = reinterpret_cast<typename Out::Memory*>(const_cast<std::byte*>(stage->to.base)) +
                (i & stage->to.mask);

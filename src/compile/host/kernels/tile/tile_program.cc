@@ -6,10 +6,14 @@
 #include <utility>
 
 #include "compile/host/kernels/tile/tile_program_plan.h"
+#include "compile/host/kernels/tile/tile_program_small.h"
 
 namespace tessera::kernels {
 
 struct TilePlan::State : tiles::Plan {
+  explicit State(tiles::Plan plan)
+      : Plan(std::move(plan)), small(tiles::SmallProgram::make(*this)) {}
+
   /// The size of the nodes of all column sums.
   std::size_t node_floats() const {
     return column_grains->scratch_floats() * program.column_sums.size();
@@ -17,14 +21,14 @@ struct TilePlan::State : tiles::Plan {
   float* nodes_in(std::span<std::byte* const> buffers) const {
     return reinterpret_cast<float*>(buffers[static_cast<std::size_t>(program.scratch_buffer)]);
   }
+
+  std::unique_ptr<tiles::SmallProgram> small;  // may be null
 };
 
 namespace tiles {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-constexpr std::size_t kMaxChainBytes = 4;  // of an element in a chain
 
 struct alignas(64) Line {
   std::byte bytes[64];
@@ -293,13 +297,6 @@ class Runner {
 
   std::byte* block(std::size_t number) const { return blocks_ + number * block_bytes_; }
 
-  static void place(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
-    for (const StagePlace& place : places) {
-      Stage& stage = stages[place.stage];
-      StageOperand* const operands[] = {&stage.from, &stage.others[0], &stage.others[1], &stage.to};
-      *operands[place.operand] = operand;
-    }
-  }
   static StageOperand run_at(const void* data) {
     return {.base = static_cast<const std::byte*>(data), .mask = ~std::size_t{0}};
   }
@@ -313,10 +310,10 @@ class Runner {
       std::copy(chain.stages.begin(), chain.stages.end(), stages);
       std::size_t number = chain.first_block;
       for (const ChainRegister& used : chain.registers) {
-        if (used.is_row) place(used.places, stages, block_at(number));
+        if (used.is_row) set_operands(used.places, stages, block_at(number));
         ++number;
       }
-      for (const auto& places : chain.temporaries) place(places, stages, block_at(number++));
+      for (const auto& places : chain.temporaries) set_operands(places, stages, block_at(number++));
     }
   }
 
@@ -335,7 +332,7 @@ class Runner {
       if (reg.is_scalar) repeat(used, reg.data, chain.first_block + i);
       const StageOperand operand =
           reg.is_scalar ? block_at(chain.first_block + i) : run_at(reg.data);
-      place(used.places, stages, operand);
+      set_operands(used.places, stages, operand);
     }
     if (!chain.has_rows) return run_stages(chain, 0, at(tile.size()));
     for (std::int64_t row = 0; row < tile.rows; ++row) {
@@ -389,12 +386,12 @@ class Runner {
     for_each_run(
         [&](const auto& used, std::size_t number, const std::byte* from, std::size_t bytes) {
           if (!used.is_output) std::memcpy(block(number), from, bytes);
-          place(used.places, stages, block_at(number));
+          set_operands(used.places, stages, block_at(number));
         });
     plan_.chain_kernels->run(stages, 0, 1);
     for_each_run([&](const auto& used, std::size_t number, std::byte* to, std::size_t bytes) {
       if (used.is_output) std::memcpy(to, block(number), bytes);
-      place(used.places, stages, run_at(registers_[at(used.reg)].data));
+      set_operands(used.places, stages, run_at(registers_[at(used.reg)].data));
     });
   }
 
@@ -433,9 +430,7 @@ class Runner {
 }  // namespace tiles
 
 TilePlan::TilePlan(TileProgram program, int num_workers)
-    : state_(
-          std::make_unique<const State>(State{tiles::make_plan(std::move(program), num_workers)})) {
-}
+    : state_(std::make_unique<const State>(tiles::make_plan(std::move(program), num_workers))) {}
 TilePlan::~TilePlan() = default;
 TilePlan::TilePlan(TilePlan&&) noexcept = default;
 TilePlan& TilePlan::operator=(TilePlan&&) noexcept = default;
@@ -443,6 +438,7 @@ TilePlan& TilePlan::operator=(TilePlan&&) noexcept = default;
 int TilePlan::num_parts() const { return state_->num_parts; }
 
 void TilePlan::run(std::span<std::byte* const> buffers, int part) const {
+  if (state_->small != nullptr && state_->small->try_run(buffers)) return;
   thread_local tiles::Scratch scratch;
   const auto first_of = [this](std::int64_t count, int i) { return count * i / state_->num_parts; };
   tiles::Runner runner(*state_, buffers, scratch);

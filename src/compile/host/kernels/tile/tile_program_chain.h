@@ -41,6 +41,17 @@ struct Chain {
   std::size_t num_blocks() const { return registers.size() + temporaries.size(); }
 };
 
+/// The largest element that a chain reads or writes.
+inline constexpr std::size_t kMaxChainBytes = 4;
+
+inline void set_operands(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
+  for (const StagePlace& place : places) {
+    Stage& stage = stages[place.stage];
+    StageOperand* const operands[] = {&stage.from, &stage.others[0], &stage.others[1], &stage.to};
+    *operands[place.operand] = operand;
+  }
+}
+
 /// An order of the steps in which most results are used by the next step.
 class ChainOrder {
  public:
