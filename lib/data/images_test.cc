@@ -106,7 +106,8 @@ TEST(Resized, HasTheBytesOfPillow) {
     const HostArray image = pattern(item.at("seed").get<std::uint64_t>(), from[0], from[1]);
     const HostArray out = resized(image, to[0], to[1]);
     EXPECT_EQ(out.shape, (Shape{to[0], to[1], 3}));
-    EXPECT_EQ(hex(out), item.at("bytes")) << item.at("from") << " to " << item.at("to");
+    EXPECT_EQ(hex(out), item.at("bytes").get<std::string>())
+        << item.at("from") << " to " << item.at("to");
   }
 }
 

@@ -245,7 +245,8 @@ struct Executable {
   /// tasks, and no task depends on a later one.
   bool is_short = false;
   /// The same for the body of a loop, whose threads are awake already. Its instructions have no
-  /// collectives, so that nothing is counted.
+  /// collectives, so that nothing is counted. Its control tasks run short bodies, a known number of
+  /// times.
   bool is_short_body = false;
   /// Per group of devices, the most that one of its devices would hold; empty if there are no
   /// groups. In a process of one device only its own group has an entry that is not 0.

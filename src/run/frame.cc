@@ -91,7 +91,12 @@ void Frame::start() {
 void Frame::run_in_order() {
   poison_.start(executable_, arena_);
   for (std::uint32_t task = 0; task < executable_.tasks.size(); ++task) {
-    executable_.tasks[task].kernel->run_all(buffers(task));
+    if (ControlFrame* control = controls_[task].get()) {
+      for (Frame* next = control->begin(); next != nullptr; next = control->next())
+        next->run_in_order();
+    } else {
+      executable_.tasks[task].kernel->run_all(buffers(task));
+    }
     poison_.task_ended(task);
   }
 }

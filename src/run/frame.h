@@ -33,7 +33,7 @@ class Frame {
   /// Begins a run, in which all tasks wait for their predecessors. Tasks of an earlier run must
   /// have been armed again.
   void start();
-  /// A whole run on this thread, for a short executable.
+  /// A whole run on this thread, for a short body.
   void run_in_order();
 
   const Executable& executable() const { return executable_; }

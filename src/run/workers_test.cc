@@ -103,8 +103,7 @@ struct RandomProgram {
       graph.executable.communicates |= communicates;
       if (communicates) last_exchange = id;
     }
-    const bool has_loops = std::count(tasks.begin(), tasks.end(), nullptr) > 0;
-    graph.executable.is_short_body = depth > 0 && !has_loops && below(2) == 0;
+    graph.executable.is_short_body = depth > 0 && below(2) == 0;
     return graph;
   }
 

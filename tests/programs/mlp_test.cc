@@ -167,7 +167,7 @@ void expect_leaf(const Param& leaf, const nlohmann::json& want) {
   EXPECT_EQ(leaf.is_annotated(), want["box"] != "ArrayImpl");
   EXPECT_EQ(leaf.is_logical(), want["box"] == "LogicallyPartitioned");
   const std::string names = to_string(leaf.spec()).substr(1);
-  EXPECT_EQ(leaf.is_annotated() ? names : "None", want["names"]);
+  EXPECT_EQ(leaf.is_annotated() ? names : "None", want["names"].get<std::string>());
   for (std::int64_t device = 0; device < grid().num_devices(); ++device) {
     EXPECT_EQ(leaf.local_data(device).shape(), want["local_shape"].get<Shape>());
   }

@@ -11,6 +11,7 @@
 #include "compile/host/control/overwritten.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
+#include "compile/host/plan/levels.h"
 #include "compile/stored_outputs.h"
 #include "ops/control/control.h"
 
@@ -59,7 +60,9 @@ class Copies {
 
   Nested finish() {
     if (executable_.tasks.empty()) return {};
-    executable_.instructions = {{.name = "copy", .span = {}, .collectives = {}}};
+    executable_.instructions = {
+        {.name = "copy", .span = {}, .collectives = {}, .bytes = moved_bytes_}};
+    set_levels(executable_);
     nested_.executable = std::make_shared<const run::Executable>(std::move(executable_));
     return std::move(nested_);
   }
@@ -75,9 +78,11 @@ class Copies {
                                  .instruction = 0,
                                  .places = {place, place + 1},
                                  .successors = {}});
+    moved_bytes_ += 2 * bytes;
   }
 
   int num_workers_;
+  std::int64_t moved_bytes_ = 0;
   run::Executable executable_;
   Nested nested_;
 };

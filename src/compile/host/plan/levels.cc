@@ -31,15 +31,45 @@ std::int64_t work_ns(const run::Instruction& instruction) {
   return instruction.flops / kFlopsPerNs + instruction.bytes / kBytesPerNs;
 }
 
-/// Nanoseconds of all instructions; the most there are if tasks wait for others than kernels.
-std::int64_t duration(const run::Executable& executable) {
-  for (const run::Task& task : executable.tasks) {
-    if (task.control != nullptr || task.communicates)
-      return std::numeric_limits<std::int64_t>::max();
-  }
+constexpr std::int64_t kUnknownNs = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t ns_of_tasks(const run::Executable& executable);
+
+/// Of a loop whose bodies run one after the other on one thread.
+std::int64_t ns_of_rounds(const run::Control& control) {
+  constexpr std::int64_t kLeastRoundNs = 10;
+  if (control.kind == run::Control::Kind::while_loop) return kUnknownNs;
+  std::int64_t body = kLeastRoundNs;
+  std::int64_t begin = 0;
+  const auto raise = [](std::int64_t& most, const run::Nested& nested) {
+    if (nested.executable == nullptr) return;
+    const bool is_short = nested.executable->is_short_body;
+    most = std::max(most, is_short ? ns_of_tasks(*nested.executable) : kUnknownNs);
+  };
+  for (const run::Nested& nested : control.bodies) raise(body, nested);
+  raise(begin, control.begin);
+  const std::int64_t rounds = control.kind == run::Control::Kind::scan ? control.length : 1;
+  if (std::max(body, begin) == kUnknownNs || rounds > kUnknownNs / 2 / body) return kUnknownNs;
+  return begin + rounds * body;
+}
+
+/// All tasks one after the other; kUnknownNs if they wait for something else.
+std::int64_t ns_of_tasks(const run::Executable& executable) {
   std::int64_t ns = 0;
+  for (const run::Task& task : executable.tasks) {
+    if (task.communicates) return kUnknownNs;
+    if (task.control == nullptr) continue;
+    const std::int64_t rounds = ns_of_rounds(*task.control);
+    if (rounds == kUnknownNs) return kUnknownNs;
+    ns += rounds;
+  }
   for (const run::Instruction& instruction : executable.instructions) ns += work_ns(instruction);
   return ns;
+}
+
+bool has_control(const run::Executable& executable) {
+  return std::any_of(executable.tasks.begin(), executable.tasks.end(),
+                     [](const run::Task& task) { return task.control != nullptr; });
 }
 
 }  // namespace
@@ -47,8 +77,8 @@ std::int64_t duration(const run::Executable& executable) {
 void set_levels(run::Executable& executable) {
   constexpr std::int64_t kShortNs = 10'000;    // about what it takes to wake a thread and to wait
   constexpr std::int64_t kShortBodyNs = 1000;  // about what it takes to share a task
-  const std::int64_t ns = duration(executable);
-  executable.is_short = ns <= kShortNs;
+  const std::int64_t ns = ns_of_tasks(executable);
+  executable.is_short = ns <= kShortNs && !has_control(executable);
   executable.is_short_body = ns <= kShortBodyNs && !executable.has_collectives();
   std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
   for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;

@@ -90,10 +90,32 @@ TEST(Levels, BodiesWithoutWorkAndCollectivesAreShort) {
   const auto sums = chain({1000});
   sums->instructions[0].collectives = {{"all_reduce", 8, 12}};
   EXPECT_FALSE(is_short_body(sums));
-  const auto loop = chain({0});
-  loop->tasks[0].control = std::make_shared<const run::Control>();
-  EXPECT_FALSE(is_short_body(loop));
 }
+
+TEST(Levels, BodiesWithFewRoundsOfShortBodiesAreShort) {
+  using Kind = run::Control::Kind;
+  const auto is_short_body = [](Kind kind, std::int64_t length, std::int64_t flops) {
+    const auto round = chain({flops});
+    set_levels(*round);
+    run::Control control{};
+    control.kind = kind;
+    control.length = length;
+    control.bodies = {{.executable = round, .binding = {}}};
+    const auto body = chain({0, 1000});
+    body->tasks[0].control = std::make_shared<const run::Control>(std::move(control));
+    set_levels(*body);
+    return body->is_short_body;
+  };
+  EXPECT_TRUE(is_short_body(Kind::scan, 0, 1000));
+  EXPECT_TRUE(is_short_body(Kind::scan, 10, 1000));
+  EXPECT_FALSE(is_short_body(Kind::scan, 10, 1'000'000));
+  EXPECT_FALSE(is_short_body(Kind::scan, 1'000'000, 0));
+  EXPECT_FALSE(is_short_body(Kind::scan, std::int64_t{1} << 62, 1000));
+  EXPECT_TRUE(is_short_body(Kind::cond, 0, 1000));
+  EXPECT_FALSE(is_short_body(Kind::cond, 0, 1'000'000));
+  EXPECT_FALSE(is_short_body(Kind::while_loop, 0, 0));
+}
+
 
 }  // namespace
 }  // namespace tessera::compile::host

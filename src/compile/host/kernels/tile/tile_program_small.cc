@@ -12,10 +12,13 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+constexpr std::size_t kMostBlocks = 4;  // with more, the copies of loads and stores take longer
+
+std::size_t size_of(const Plan& plan) { return at(plan.space.rows * plan.space.columns); }
+
 bool is_small(const Plan& plan) {
   const auto has_rows = [](const Chain& chain) { return chain.has_rows; };
-  return plan.space.num_tiles == 1 && !plan.column_grains &&
-         at(plan.space.rows * plan.space.columns) <= plan.chain_kernels->block &&
+  return plan.space.num_tiles == 1 && size_of(plan) <= kMostBlocks * plan.chain_kernels->block &&
          std::none_of(plan.chains.begin(), plan.chains.end(), has_rows);
 }
 
@@ -36,11 +39,12 @@ class SmallProgram::Builder {
   Builder(const Plan& plan, SmallProgram& small)
       : plan_(plan), program_(plan.program), small_(small), homes_(plan.dtypes.size()) {
     small.tile_ = tile_at(plan.space, 0);
+    small.num_blocks_ = (size_of(plan) + plan.chain_kernels->block - 1) / plan.chain_kernels->block;
     small.stages_.resize(plan.num_stages);
   }
 
   void build() {
-    find_readers_of_blocks();
+    count_read_blocks();
     for (std::size_t i = 0; i < plan_.constants.size(); ++i) {
       const Home home = define(program_.constants[i].reg, true);
       std::memcpy(home.data, &plan_.constants[i], home.element_bytes);
@@ -49,27 +53,30 @@ class SmallProgram::Builder {
     for (const Instruction& instruction : plan_.instructions) add(instruction);
     for (std::size_t i = 0; i < program_.stores.size(); ++i) {
       const auto& store = program_.stores[i];
-      const Tile& tile = small_.tile_;
-      small_.stores_.push_back(transfer(store.access, plan_.stores[i], tile.rows,
-                                        store.is_row ? 1 : tile.columns, home_of(store.reg)));
+      const std::int64_t columns = store.is_row ? 1 : small_.tile_.columns;
+      small_.stores_.push_back(
+          transfer(store.access, plan_.stores[i], columns, home_of(store.reg)));
     }
+    if (plan_.column_grains) add_column_sums();
   }
 
  private:
-  // Steps and expansions read the element of a scalar; all others read a block.
-  void find_readers_of_blocks() {
-    is_read_as_block_.assign(homes_.size(), false);
-    for (const auto& store : program_.stores) is_read_as_block_[at(store.reg)] = true;
+  // Of scalars: chains read the same block for all elements, steps and expansions the element.
+  void count_read_blocks() {
+    num_read_blocks_.assign(homes_.size(), 0);
     for (const Chain& chain : plan_.chains) {
-      for (const ChainRegister& used : chain.registers) is_read_as_block_[at(used.reg)] = true;
+      for (const ChainRegister& used : chain.registers) num_read_blocks_[at(used.reg)] = 1;
     }
+    const auto reads_all = [this](int reg) { num_read_blocks_[at(reg)] = small_.num_blocks_; };
+    for (const auto& store : program_.stores) reads_all(store.reg);
+    for (const auto& sum : program_.column_sums) reads_all(sum.reg);
     for (const TileStep& step : program_.steps) {
-      if (step.kind == StepKind::reduce) is_read_as_block_[at(step.inputs[0])] = true;
+      if (step.kind == StepKind::reduce) reads_all(step.inputs[0]);
     }
   }
 
   std::byte* make_memory(std::size_t element_bytes) {
-    const std::size_t bytes = plan_.chain_kernels->block * element_bytes;
+    const std::size_t bytes = small_.num_blocks_ * plan_.chain_kernels->block * element_bytes;
     small_.memory_.push_back(std::make_unique<Line[]>((bytes + sizeof(Line) - 1) / sizeof(Line)));
     return small_.memory_.back()[0].bytes;
   }
@@ -79,29 +86,30 @@ class SmallProgram::Builder {
     homes_[at(reg)] = {.data = make_memory(bytes),
                        .element_bytes = bytes,
                        .is_scalar = is_scalar,
-                       .is_block = is_scalar && is_read_as_block_[at(reg)]};
+                       .num_blocks = is_scalar ? num_read_blocks_[at(reg)] : 0};
     return homes_[at(reg)];
   }
   Home home_of(int reg) const { return homes_[at(reg)]; }
 
-  /// Of `columns` elements of each of the first `rows` rows.
-  Transfer transfer(const TileAccess& access, const Linear& linear, std::int64_t rows,
-                    std::int64_t columns, Home home) const {
-    std::array<std::int64_t, kTileSize> starts;
-    row_starts(plan_.space, linear, small_.tile_, starts.data());
-    std::vector<std::int64_t> positions;
-    bool is_run = true;
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
-      positions.push_back(starts[at(i / columns)] + i % columns * linear.column_stride);
-      is_run = is_run && positions.back() == positions[0] + i;
+  /// Of `columns` elements of each row.
+  Transfer transfer(const TileAccess& access, const Linear& linear, std::int64_t columns,
+                    Home home) const {
+    const Tile& tile = small_.tile_;
+    Transfer transfer{.form = Transfer::Form::rows,
+                      .buffer = access.buffer,
+                      .starts = std::vector<std::int64_t>(at(tile.rows)),
+                      .columns = columns,
+                      .stride = columns == 1 ? 1 : linear.column_stride,
+                      .home = home};
+    row_starts(plan_.space, linear, tile, transfer.starts.data());
+    const std::int64_t length = transfer.stride == 0 ? 1 : columns;
+    bool is_dense = transfer.stride == 0 || transfer.stride == 1;
+    for (std::size_t r = 1; r < transfer.starts.size(); ++r) {
+      is_dense = is_dense && transfer.starts[r] == transfer.starts[r - 1] + length;
     }
-    const auto bytes = static_cast<std::int64_t>(home.element_bytes);
-    const std::size_t count = positions.size();
-    return {.buffer = access.buffer,
-            .offset = is_run ? positions[0] * bytes : 0,
-            .count = count,
-            .positions = is_run ? std::vector<std::int64_t>{} : std::move(positions),
-            .home = home};
+    if (is_dense)
+      transfer.form = transfer.stride == 0 ? Transfer::Form::alike : Transfer::Form::run;
+    return transfer;
   }
 
   void add(const Instruction& instruction) {
@@ -127,9 +135,11 @@ class SmallProgram::Builder {
 
   void add(const TileProgram::Load& load, const Linear& linear) {
     const Home home = define(load.reg, !load.is_row && is_alike(linear));
-    const std::int64_t rows = home.is_scalar ? 1 : small_.tile_.rows;
     const std::int64_t columns = home.is_scalar || load.is_row ? 1 : small_.tile_.columns;
-    small_.loads_.push_back(transfer(load.access, linear, rows, columns, home));
+    small_.loads_.push_back(transfer(load.access, linear, columns, home));
+    if (!home.is_scalar) return;
+    small_.loads_.back().form = Transfer::Form::run;
+    small_.loads_.back().starts.resize(1);
   }
 
   bool is_alike(const Linear& linear) const {
@@ -169,11 +179,15 @@ class SmallProgram::Builder {
     for (const Target& target : instruction.targets) define(target.reg, false);
     Stage* stages = small_.stages_.data() + chain.first_stage;
     std::copy(chain.stages.begin(), chain.stages.end(), stages);
-    for (std::size_t i = 0; i < chain.stages.size(); ++i) {
-      stages[i].num_wanted = at(small_.tile_.size());
+    if (small_.num_blocks_ == 1) {
+      for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+        stages[i].num_wanted = at(small_.tile_.size());
+      }
     }
     for (const ChainRegister& used : chain.registers) {
-      set_operands(used.places, stages, {.base = home_of(used.reg).data, .mask = 0});
+      const Home home = home_of(used.reg);
+      const std::size_t mask = home.is_scalar ? 0 : ~std::size_t{0};
+      set_operands(used.places, stages, {.base = home.data, .mask = mask});
     }
     for (const auto& places : chain.temporaries) {
       set_operands(places, stages, {.base = make_memory(kMaxChainBytes), .mask = 0});
@@ -181,11 +195,26 @@ class SmallProgram::Builder {
     small_.work_.push_back({.kind = Kind::chain, .stages = stages});
   }
 
+  void add_column_sums() {
+    const ColumnGrains& grains = *plan_.column_grains;
+    for (const auto& sum : program_.column_sums) {
+      small_.summed_.push_back(reinterpret_cast<const float*>(home_of(sum.reg).data));
+    }
+    small_.sums_.resize(grains.unit_floats() * small_.summed_.size());
+    small_.nodes_.resize(grains.scratch_floats() * small_.summed_.size());
+    for (std::int64_t unit = 0; unit < grains.num_units(); ++unit) {
+      grains.for_each_range(unit, [&](std::int64_t row, std::int64_t end) {
+        small_.ranges_.push_back({.unit = unit, .row = row, .runs = {}});
+        grains.find_runs(row, end - row, small_.ranges_.back().runs);
+      });
+    }
+  }
+
   const Plan& plan_;
   const TileProgram& program_;
   SmallProgram& small_;
-  std::vector<Home> homes_;             // per register
-  std::vector<bool> is_read_as_block_;  // per register
+  std::vector<Home> homes_;                   // per register
+  std::vector<std::size_t> num_read_blocks_;  // per register
 };
 
 std::unique_ptr<SmallProgram> SmallProgram::make(const Plan& plan) {
@@ -202,44 +231,68 @@ bool SmallProgram::try_run(std::span<std::byte* const> buffers) {
   return true;
 }
 
-void SmallProgram::run(std::span<std::byte* const> buffers) const {
+void SmallProgram::run(std::span<std::byte* const> buffers) {
   for (const Transfer& from : loads_) load(from, buffers);
   for (const Work& work : work_) {
     if (work.kind == Kind::chain) {
-      plan_.chain_kernels->run(work.stages, 0, 1);
+      plan_.chain_kernels->run(work.stages, 0, num_blocks_);
     } else if (work.kind == Kind::step) {
       step(work);
     } else {
       draw(work, buffers);
     }
   }
+  if (!summed_.empty()) sum_columns(buffers);
   for (const Transfer& to : stores_) store(to, buffers);
 }
 
 void SmallProgram::load(const Transfer& from, std::span<std::byte* const> buffers) const {
-  const std::size_t size = from.home.element_bytes;
-  const std::byte* buffer = buffers[at(from.buffer)] + from.offset;
-  if (from.positions.empty()) {
-    copy_bytes(from.home.data, buffer, from.count * size);
+  const Home& home = from.home;
+  const std::byte* buffer = buffers[at(from.buffer)];
+  if (from.form == Transfer::Form::rows) {
+    load_rows(from.rows(), buffer, home.data);
+  } else if (from.form == Transfer::Form::run) {
+    copy_bytes(home.data, buffer + at(from.starts[0]) * home.element_bytes,
+               from.count() * home.element_bytes);
   } else {
-    for (std::size_t i = 0; i < from.count; ++i) {
-      copy_bytes(from.home.data + i * size, buffer + at(from.positions[i]) * size, size);
-    }
+    fill_rows(home.element_bytes, buffer + at(from.starts[0]) * home.element_bytes, tile_.rows,
+              tile_.columns, home.data);
   }
-  spread(from.home);
+  spread(home);
 }
 
 void SmallProgram::store(const Transfer& to, std::span<std::byte* const> buffers) const {
-  const std::size_t size = to.home.element_bytes;
-  std::byte* buffer = buffers[at(to.buffer)] + to.offset;
-  if (to.positions.empty()) return copy_bytes(buffer, to.home.data, to.count * size);
-  for (std::size_t i = 0; i < to.count; ++i) {
-    copy_bytes(buffer + at(to.positions[i]) * size, to.home.data + i * size, size);
+  const Home& home = to.home;
+  std::byte* buffer = buffers[at(to.buffer)];
+  if (to.form != Transfer::Form::run) return store_rows(to.rows(), home.data, buffer);
+  copy_bytes(buffer + at(to.starts[0]) * home.element_bytes, home.data,
+             to.count() * home.element_bytes);
+}
+
+void SmallProgram::sum_columns(std::span<std::byte* const> buffers) {
+  const ColumnGrains& grains = *plan_.column_grains;
+  auto range = ranges_.begin();
+  for (std::int64_t unit = 0; unit < grains.num_units(); ++unit) {
+    std::fill(sums_.begin(), sums_.end(), 0.0F);
+    for (; range != ranges_.end() && range->unit == unit; ++range) {
+      for (std::size_t i = 0; i < summed_.size(); ++i) {
+        grains.add(range->runs, summed_[i] + range->row * tile_.columns,
+                   sums_.data() + i * grains.unit_floats());
+      }
+    }
+    for (std::size_t i = 0; i < summed_.size(); ++i) {
+      grains.finish_unit(unit, sums_.data() + i * grains.unit_floats(),
+                         nodes_.data() + i * grains.scratch_floats());
+    }
+  }
+  for (std::size_t i = 0; i < summed_.size(); ++i) {
+    std::byte* to = buffers[at(plan_.program.column_sums[i].buffer)];
+    grains.join(nodes_.data() + i * grains.scratch_floats(), reinterpret_cast<float*>(to));
   }
 }
 
 void SmallProgram::spread(const Home& home) const {
-  if (!home.is_block) return;
+  if (home.num_blocks == 0) return;
   // Chains have no larger elements.
   if (home.element_bytes > kMaxChainBytes) {
     return fill(home.element_bytes, home.data, home.data, tile_.size());
@@ -247,7 +300,10 @@ void SmallProgram::spread(const Home& home) const {
   const DType dtype = home.element_bytes == 1   ? DType::boolean
                       : home.element_bytes == 2 ? DType::bf16
                                                 : DType::u32;
-  plan_.chain_kernels->repeat(dtype, home.data, home.data);
+  const std::size_t bytes = plan_.chain_kernels->block * home.element_bytes;
+  for (std::size_t i = 0; i < home.num_blocks; ++i) {
+    plan_.chain_kernels->repeat(dtype, home.data, home.data + i * bytes);
+  }
 }
 
 void SmallProgram::step(const Work& work) const {

@@ -1,4 +1,4 @@
-// Tile programs whose elements all fit into one block of a chain.
+// Tile programs of few elements.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace tessera::kernels::tiles {
 /// computes, and copies the stores.
 class SmallProgram {
  public:
-  /// nullptr if the plan is too large, or sums columns. `plan` must outlive the result.
+  /// nullptr if the plan is too large. `plan` must outlive the result.
   static std::unique_ptr<SmallProgram> make(const Plan& plan);
 
   /// Returns false, and does nothing, if another thread is running it.
@@ -32,17 +32,36 @@ class SmallProgram {
   struct Home {
     std::byte* data = nullptr;
     std::size_t element_bytes = 0;
-    bool is_scalar = false;  // one element for the whole tile
-    bool is_block = false;   // the element of a scalar is repeated for those who read a block
+    bool is_scalar = false;      // one element for the whole tile
+    std::size_t num_blocks = 0;  // that are filled with the element of a scalar
   };
 
   /// Elements that are copied between a buffer and a register.
   struct Transfer {
+    enum class Form : std::uint8_t {
+      run,    // adjacent elements
+      rows,   // rows that begin at `starts`
+      alike,  // each row is one element of a run, repeated
+    };
+    Form form;
     int buffer;
-    std::int64_t offset;                  // in bytes
-    std::size_t count;                    // of elements
-    std::vector<std::int64_t> positions;  // in elements, one for each; empty: they are adjacent
+    std::vector<std::int64_t> starts;  // in elements
+    std::int64_t columns;
+    std::int64_t stride;
     Home home;
+
+    std::size_t count() const { return starts.size() * static_cast<std::size_t>(columns); }
+    Rows rows() const {
+      const auto num_rows = static_cast<std::int64_t>(starts.size());
+      return {home.element_bytes, starts.data(), num_rows, columns, stride};
+    }
+  };
+
+  /// Rows that are added to the columns of a unit of grains.
+  struct Range {
+    std::int64_t unit;
+    std::int64_t row;
+    std::vector<ColumnRun> runs;
   };
 
   struct Work {
@@ -54,19 +73,25 @@ class SmallProgram {
   };
 
   explicit SmallProgram(const Plan& plan) : plan_(plan) {}
-  void run(std::span<std::byte* const> buffers) const;
+  void run(std::span<std::byte* const> buffers);
   void load(const Transfer& from, std::span<std::byte* const> buffers) const;
   void store(const Transfer& to, std::span<std::byte* const> buffers) const;
   void step(const Work& work) const;
+  void sum_columns(std::span<std::byte* const> buffers);
   void draw(const Work& work, std::span<std::byte* const> buffers) const;
-  /// Repeats the element of a scalar where that is needed.
+  /// Repeats the element of a scalar for those who read blocks.
   void spread(const Home& home) const;
 
   const Plan& plan_;
   Tile tile_ = {};
+  std::size_t num_blocks_ = 0;
   std::vector<Transfer> loads_;
   std::vector<Work> work_;
   std::vector<Transfer> stores_;
+  std::vector<const float*> summed_;  // the registers whose columns are summed
+  std::vector<Range> ranges_;
+  std::vector<float> sums_;   // of a unit, register after register
+  std::vector<float> nodes_;  // of all units, register after register
   std::vector<Stage> stages_;
   std::vector<std::unique_ptr<Line[]>> memory_;
   std::atomic_flag is_running_;
