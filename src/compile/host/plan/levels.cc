@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace tessera::compile::host {
 
@@ -67,32 +69,65 @@ std::int64_t ns_of_tasks(const run::Executable& executable) {
   return ns;
 }
 
+/// How long tasks take by themselves. `ns_of_control` is that of control tasks.
+template <typename NsOfControl>
+std::vector<std::int64_t> ns_of_each(const run::Executable& executable,
+                                     const NsOfControl& ns_of_control) {
+  std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
+  for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;
+  std::vector<std::int64_t> ns;
+  for (const run::Task& task : executable.tasks) {
+    const run::Instruction& instruction = executable.instructions[task.instruction];
+    ns.push_back(task.control != nullptr ? ns_of_control(*task.control)
+                                         : work_ns(instruction) / num_tasks[task.instruction]);
+  }
+  return ns;
+}
+
+/// From the start of each task to the end, along the longest path.
+std::vector<std::int64_t> paths_to_end(const run::Executable& executable,
+                                       std::vector<std::int64_t> ns) {
+  for (std::size_t id = executable.tasks.size(); id-- > 0;) {
+    std::int64_t after = 0;
+    for (const std::uint32_t next : executable.tasks[id].successors)
+      after = std::max(after, ns[next]);
+    ns[id] += after;
+  }
+  return ns;
+}
+
 bool has_control(const run::Executable& executable) {
   return std::any_of(executable.tasks.begin(), executable.tasks.end(),
                      [](const run::Task& task) { return task.control != nullptr; });
 }
 
+/// Whether a second thread would save less than it takes to make tasks ready and to share one.
+/// `ns` is what all tasks take.
+bool is_short_body(const run::Executable& executable, std::int64_t ns) {
+  constexpr std::int64_t kReadyNs = 200;
+  constexpr std::int64_t kShareNs = 1000;
+  constexpr std::int64_t kMostNs = 10'000;  // others wait meanwhile
+  if (executable.has_collectives() || ns > kMostNs) return false;
+  if (ns <= kShareNs) return true;
+  for (const run::Task& task : executable.tasks) {
+    if (task.kernel != nullptr && task.kernel->num_parts() > 1) return false;
+  }
+  const auto paths = paths_to_end(executable, ns_of_each(executable, ns_of_rounds));
+  const std::int64_t saved = ns - *std::max_element(paths.begin(), paths.end());
+  return saved <= kShareNs + kReadyNs * static_cast<std::int64_t>(executable.tasks.size());
+}
+
 }  // namespace
 
 void set_levels(run::Executable& executable) {
-  constexpr std::int64_t kShortNs = 10'000;    // about what it takes to wake a thread and to wait
-  constexpr std::int64_t kShortBodyNs = 1000;  // about what it takes to share a task
+  constexpr std::int64_t kShortNs = 10'000;  // about what it takes to wake a thread and to wait
   const std::int64_t ns = ns_of_tasks(executable);
   executable.is_short = ns <= kShortNs && !has_control(executable);
-  executable.is_short_body = ns <= kShortBodyNs && !executable.has_collectives();
-  std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
-  for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;
-  for (std::size_t id = executable.tasks.size(); id-- > 0;) {
-    run::Task& task = executable.tasks[id];
-    const run::Instruction& instruction = executable.instructions[task.instruction];
-    std::int64_t after = 0;
-    for (const std::uint32_t next : task.successors)
-      after = std::max(after, executable.tasks[next].level);
-    const std::int64_t own = task.control != nullptr
-                                 ? duration(*task.control)
-                                 : work_ns(instruction) / num_tasks[task.instruction];
-    task.level = kTaskNs + own + after;
-  }
+  executable.is_short_body = is_short_body(executable, ns);
+  std::vector<std::int64_t> levels = ns_of_each(executable, duration);
+  for (std::int64_t& level : levels) level += kTaskNs;
+  levels = paths_to_end(executable, std::move(levels));
+  for (std::size_t id = 0; id < levels.size(); ++id) executable.tasks[id].level = levels[id];
 }
 
 }  // namespace tessera::compile::host

@@ -86,10 +86,32 @@ TEST(Levels, BodiesWithoutWorkAndCollectivesAreShort) {
     return executable->is_short_body;
   };
   EXPECT_TRUE(is_short_body(chain({1000, 1000})));
-  EXPECT_FALSE(is_short_body(chain({1'000'000})));
+  EXPECT_FALSE(is_short_body(chain({10'000'000})));
   const auto sums = chain({1000});
   sums->instructions[0].collectives = {{"all_reduce", 8, 12}};
   EXPECT_FALSE(is_short_body(sums));
+}
+
+TEST(Levels, BodiesWhoseTasksAllWaitForEachOtherAreShort) {
+  class Parts final : public run::Kernel {
+   public:
+    explicit Parts(int count) : count_(count) {}
+    int num_parts() const override { return count_; }
+    void run(std::span<std::byte* const>, int) const override {}
+
+   private:
+    int count_;
+  };
+  const auto body = [](bool is_chain, int num_parts) {
+    const auto executable = chain({400'000, 400'000});
+    if (!is_chain) executable->tasks[0].successors = {};
+    executable->tasks[0].kernel = std::make_shared<const Parts>(num_parts);
+    set_levels(*executable);
+    return executable->is_short_body;
+  };
+  EXPECT_TRUE(body(true, 1));
+  EXPECT_FALSE(body(true, 2));
+  EXPECT_FALSE(body(false, 1));
 }
 
 TEST(Levels, BodiesWithFewRoundsOfShortBodiesAreShort) {
@@ -115,7 +137,6 @@ TEST(Levels, BodiesWithFewRoundsOfShortBodiesAreShort) {
   EXPECT_FALSE(is_short_body(Kind::cond, 0, 1'000'000));
   EXPECT_FALSE(is_short_body(Kind::while_loop, 0, 0));
 }
-
 
 }  // namespace
 }  // namespace tessera::compile::host

@@ -122,6 +122,8 @@ struct GemmPlan::State {
   std::int64_t strip_tiles = 1;   // tiles next to each other in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at once
   bool has_few_rows = false;      // gemm_rows.cc runs the parts
+  std::int64_t columns_at_once = 0;        // of few rows
+  std::int64_t scratch_of_few_rows = 0;    // in floats
   std::vector<std::int64_t> packed_steps;  // of B, if few rows read it packed: offsets
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
@@ -173,7 +175,6 @@ struct GemmPlan::State {
 
  private:
   void plan_few_rows();
-  std::int64_t scratch_of_few_rows() const;
   void run_few_rows(std::span<const void* const> a, std::span<const void* const> b,
                     std::span<float* const> c, float* scratch, int part) const;
   void check() const;

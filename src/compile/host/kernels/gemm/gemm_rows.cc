@@ -76,7 +76,8 @@ class FewRows {
       : s_(state),
         a_(a),
         b_(b),
-        stride_(whole_lines(block_columns(state))),
+        leaves_in_piece_(std::ssize(state.steps.leaf_ends) / state.problem.pieces),
+        stride_(whole_lines(state.columns_at_once)),
         packed_a_(scratch),
         packed_b_(packed_a_ + whole_lines(s_.rows * s_.k)),
         nodes_(packed_b_ + whole_lines(is_in_place(s_) ? 0 : s_.nr * kPackedSteps)) {}
@@ -88,7 +89,7 @@ class FewRows {
   void run(std::int64_t batch, const Range& columns, std::span<float* const> c) {
     batch_ = batch;
     pack_a();
-    const std::int64_t width = block_columns(s_);
+    const std::int64_t width = s_.columns_at_once;
     for (std::int64_t begin = columns.begin; begin < columns.end; begin += width) {
       columns_ = {begin, std::min(begin + width, columns.end)};
       add_up();
@@ -101,28 +102,30 @@ class FewRows {
   }
 
  private:
+  // Most products have one piece, and a division takes as long as many of their terms.
   std::int64_t piece_of(std::int64_t leaf) const {
-    return leaf * s_.problem.pieces / std::ssize(s_.steps.leaf_ends);
+    return s_.problem.pieces == 1 ? 0 : leaf / leaves_in_piece_;
   }
   std::int64_t leaf_begin(std::int64_t leaf) const {
     return leaf == 0 ? 0 : s_.steps.leaf_ends[at(leaf - 1)];
   }
   std::int64_t piece_end(std::int64_t leaf) const {
-    const std::int64_t in_piece = std::ssize(s_.steps.leaf_ends) / s_.problem.pieces;
-    return s_.steps.leaf_ends[at((leaf / in_piece + 1) * in_piece - 1)];
+    return s_.steps.leaf_ends[at((piece_of(leaf) + 1) * leaves_in_piece_ - 1)];
   }
   float* node(std::int64_t i) const { return nodes_ + i * s_.rows * stride_; }
 
   // The words of all rows, step by step.
   void pack_a() const {
-    for (std::int64_t leaf = 0; leaf < std::ssize(s_.steps.leaf_ends); ++leaf) {
-      for (std::int64_t row = 0; row < s_.rows; ++row) {
-        const auto* a =
-            static_cast<const std::byte*>(a_[at(row / s_.m * s_.problem.pieces + piece_of(leaf))]);
-        const std::int64_t from =
-            s_.problem.a.batch[at(batch_)] + s_.problem.a.outer[at(row % s_.m)];
-        for (std::int64_t step = leaf_begin(leaf); step < s_.steps.leaf_ends[at(leaf)]; ++step) {
-          const std::uint32_t word = word_of(a, from, step);
+    for (std::int64_t row = 0; row < s_.rows; ++row) {
+      const std::int64_t product = row / s_.m;
+      const std::int64_t from =
+          s_.problem.a.batch[at(batch_)] + s_.problem.a.outer[at(row - product * s_.m)];
+      std::int64_t step = 0;
+      for (std::int64_t piece = 0; piece < s_.problem.pieces; ++piece) {
+        const void* a = a_[at(product * s_.problem.pieces + piece)];
+        const std::int64_t end = s_.steps.leaf_ends[at((piece + 1) * leaves_in_piece_ - 1)];
+        for (; step < end; ++step) {
+          const std::uint32_t word = word_of(static_cast<const std::byte*>(a), from, step);
           std::memcpy(packed_a_ + step * s_.rows + row, &word, sizeof(word));
         }
       }
@@ -170,6 +173,7 @@ class FewRows {
     }
     const auto* b = static_cast<const std::byte*>(b_[at(piece_of(leaf))]) +
                     s_.problem.b.batch[at(batch_)] * s_.unit.element_bytes;
+    // Copies would be read in vectors right after their words are written, for which they wait.
     gemm::RowsArgs args = {};
     args.columns = columns_.size();
     args.sums = sums;
@@ -190,7 +194,7 @@ class FewRows {
   }
 
   void sum_in_place(const Range& steps, const std::byte* b, std::int64_t end,
-                    gemm::RowsArgs args) const {
+                    gemm::RowsArgs& args) const {
     const std::int64_t* outer = s_.problem.b.outer.data() + columns_.begin;
     const bool has_columns = is_in_place(s_);
     args.b = has_columns ? b + *outer * s_.unit.element_bytes : b;
@@ -207,7 +211,7 @@ class FewRows {
     }
   }
 
-  void sum_packed(const Range& steps, const std::byte* b, gemm::RowsArgs args) const {
+  void sum_packed(const Range& steps, const std::byte* b, gemm::RowsArgs& args) const {
     args.b = packed_b_;
     args.b_k = s_.packed_steps.data();
     for (std::int64_t begin = steps.begin; begin < steps.end; begin += kPackedSteps) {
@@ -234,7 +238,8 @@ class FewRows {
 
   const State& s_;
   std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
-  std::int64_t stride_;                // between the rows of a node
+  std::int64_t leaves_in_piece_;
+  std::int64_t stride_;  // between the rows of a node
   float* packed_a_;
   float* packed_b_;
   float* nodes_;
@@ -251,11 +256,9 @@ void GemmPlan::State::plan_few_rows() {
                  (is_in_place(*this) || k >= kShortLeaf * std::ssize(steps.leaf_ends));
   if (!has_few_rows) return;
   a_order = b_order = {};
+  columns_at_once = block_columns(*this);
+  scratch_of_few_rows = FewRows(*this, {}, {}, nullptr).scratch_floats();
   for (std::int64_t i = 0; i < kPackedSteps; ++i) packed_steps.push_back(i * nr);
-}
-
-std::int64_t GemmPlan::State::scratch_of_few_rows() const {
-  return FewRows(*this, {}, {}, nullptr).scratch_floats();
 }
 
 void GemmPlan::State::run_few_rows(std::span<const void* const> a, std::span<const void* const> b,

@@ -519,14 +519,14 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
 }  // namespace
 
 std::int64_t GemmPlan::State::scratch_floats(int part) const {
-  if (has_few_rows) return scratch_of_few_rows();
+  if (has_few_rows) return scratch_of_few_rows;
   const PartRun run(*this, part);
   return run.empty() || tree.chunks.empty() ? 0 : run.scratch_floats();
 }
 
 void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,
                                std::span<float* const> c, int part) const {
-  if (has_few_rows) return run_few_rows(a, b, c, t_scratch.reserve(scratch_floats(part)), part);
+  if (has_few_rows) return run_few_rows(a, b, c, t_scratch.reserve(scratch_of_few_rows), part);
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
