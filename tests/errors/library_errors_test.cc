@@ -317,7 +317,8 @@ TEST(SettingErrors, NoPassOfThatName) {
             "  where:  <this line>\n"
             "  found:  remove_everything\n"
             "  wanted: move_transposes, add_updates_in_place, "
-            "hoist_loop_invariants, remove_dead_code, merge_common_subexpressions, "
+            "hoist_loop_invariants, move_products_out_of_loops, remove_dead_code, "
+            "merge_common_subexpressions, "
             "combine_collectives, join_attention_gradients, sink_into_loops, "
             "recompute_cheap_values\n"
             "  cure:   remove it from the disabled passes");

@@ -81,6 +81,10 @@ Function add_updates_in_place(Function function);
 /// nested functions. Results that are larger than what they are made from stay, unless they take
 /// long.
 Function hoist_loop_invariants(Function function);
+/// The function with products of few rows made for all rounds of a scan at once, also inside nested
+/// functions: before the scan where they multiply what is scanned with what is the same in all
+/// rounds, after it where their results are only stacked.
+Function move_products_out_of_loops(Function function);
 /// The function with products that its scans add to their carries in each round computed after the
 /// loop, for all rounds at once, also inside nested functions. Sums have another order then.
 Function sum_products_after_loops(Function function);

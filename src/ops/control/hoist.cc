@@ -142,19 +142,6 @@ std::vector<ValueId> add_inputs(Function& f, std::size_t at, const Function& bod
   return inputs;
 }
 
-/// The body with inputs in place of these values.
-FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values) {
-  std::vector<ValueId> renamed(body.values.size());
-  std::iota(renamed.begin(), renamed.end(), ValueId{0});
-  const std::vector<ValueId> inputs = add_inputs(body, at, body, values);
-  for (std::size_t i = 0; i < values.size(); ++i) renamed[values[i]] = inputs[i];
-  for (Equation& equation : body.equations) {
-    for (ValueId& id : equation.operands) id = renamed[id];
-  }
-  for (ValueId& id : body.outputs) id = renamed[id];
-  return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
-}
-
 /// Moves what is the same in each round of the loop to the end of the function around it.
 bool shorten(Equation& loop, Function& around, ir::Effects& effects) {
   const FunctionPtr body = loop.attributes.shared_body("body");
@@ -195,6 +182,18 @@ Function hoisted_here(Function f, ir::Effects& effects) {
 }
 
 }  // namespace
+
+FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values) {
+  std::vector<ValueId> renamed(body.values.size());
+  std::iota(renamed.begin(), renamed.end(), ValueId{0});
+  const std::vector<ValueId> inputs = add_inputs(body, at, body, values);
+  for (std::size_t i = 0; i < values.size(); ++i) renamed[values[i]] = inputs[i];
+  for (Equation& equation : body.equations) {
+    for (ValueId& id : equation.operands) id = renamed[id];
+  }
+  for (ValueId& id : body.outputs) id = renamed[id];
+  return std::make_shared<const Function>(ir::without_dead_code(std::move(body)));
+}
 
 Function hoist_loop_invariants(Function function) {
   const bool has_nested = std::ranges::any_of(function.equations, [](const Equation& equation) {

@@ -88,6 +88,10 @@ std::vector<ir::Pass> simplify_passes() {
       {.name = "hoist_loop_invariants",
        .doc = "computes once before a loop what is the same in each of its rounds",
        .run = hoist_loop_invariants,
+       .is_optional = true},
+      {.name = "move_products_out_of_loops",
+       .doc = "makes products of few rows for all rounds of a loop at once",
+       .run = move_products_out_of_loops,
        .is_optional = true}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;

@@ -16,6 +16,9 @@ ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
 
+/// The body with inputs from number `at` on in place of these values.
+FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values);
+
 /// The single nested function in the attribute; fails if the attribute holds anything else.
 const Function& body_of(const ShapeContext& c, std::string_view attribute);
 /// The result types of an equation whose body takes its operands and returns its results.

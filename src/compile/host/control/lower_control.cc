@@ -11,7 +11,6 @@
 #include "compile/host/control/overwritten.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
-#include "compile/host/plan/levels.h"
 #include "compile/stored_outputs.h"
 #include "ops/control/control.h"
 
@@ -60,9 +59,8 @@ class Copies {
 
   Nested finish() {
     if (executable_.tasks.empty()) return {};
-    executable_.instructions = {
-        {.name = "copy", .span = {}, .collectives = {}, .bytes = moved_bytes_}};
-    set_levels(executable_);
+    executable_.instructions = {{.name = "copy", .span = {}, .collectives = {}}};
+    executable_.is_short_body = bytes_ <= kShortBytes;
     nested_.executable = std::make_shared<const run::Executable>(std::move(executable_));
     return std::move(nested_);
   }
@@ -78,11 +76,13 @@ class Copies {
                                  .instruction = 0,
                                  .places = {place, place + 1},
                                  .successors = {}});
-    moved_bytes_ += 2 * bytes;
+    bytes_ += bytes;
   }
 
+  static constexpr std::int64_t kShortBytes = 10'000;  // to share them takes longer
+
   int num_workers_;
-  std::int64_t moved_bytes_ = 0;
+  std::int64_t bytes_ = 0;
   run::Executable executable_;
   Nested nested_;
 };
