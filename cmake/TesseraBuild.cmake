@@ -57,7 +57,12 @@ endfunction()
 # see what TESSERA_EXPORT marks. Nothing replaces functions of the library at run time.
 function(tessera_for_shared target)
   set_target_properties(${target} PROPERTIES
-    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    POSITION_INDEPENDENT_CODE ON VISIBILITY_INLINES_HIDDEN ON)
+  # For clang, the mark of a namespace in a header does not hold for definitions in source files, so
+  # that it would hide all functions.
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden)
+  endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
 endfunction()
 

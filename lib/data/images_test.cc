@@ -118,7 +118,7 @@ TEST(Augmented, IsTheTrainingDataOfTheVisionTransformer) {
     const HostArray flipped = random_horizontal_flip(pattern(key, 32, 32), random);
     const HostArray crop =
         random_resized_crop(flipped, random, {.scale = {0.9, 1.0}, .ratio = {0.9, 1.1}});
-    EXPECT_EQ(hex(crop), item.at("bytes")) << "key " << key;
+    EXPECT_EQ(hex(crop), item.at("bytes").get<std::string>()) << "key " << key;
     const HostArray x = normalised(crop, kMeans, kDeviations);
     const auto want = item.at("normalised").get<std::vector<float>>();
     const auto& values = std::get<std::vector<float>>(x.values);
