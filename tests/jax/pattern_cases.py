@@ -47,7 +47,7 @@ def with_64_bits(shape):
         same(lambda key: jax.random.bits(key, shape, np.uint64), KEY)
 
 
-TURNS = ("shift_left",)
+TURNS = ("shift_left", "concatenate")  # of the rounds, and of the words of a key
 for shape in ((), (1,), (9,), (3, 1, 5), (1, 1, 6, 2), (2, 3, 4, 5)):
     add(f"bits_{shape}", lambda key, shape=shape: jax.random.bits(key, shape), KEY,
         wanted=["random_bits"], unwanted=TURNS)

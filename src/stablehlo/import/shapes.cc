@@ -37,9 +37,27 @@ Values transpose(Context& c) {
   return moved(c, ops::transpose(c.b(), c.operand(0), c.ints("permutation")));
 }
 
+/// A part of one operand of a concatenation is read from there.
 Values slice(Context& c) {
-  return moved(c, ops::slice(c.b(), c.operand(0), c.ints("start_indices"), c.ints("limit_indices"),
-                             c.ints("strides")));
+  ValueId from = c.operand(0);
+  Ints start = c.ints("start_indices");
+  Ints limit = c.ints("limit_indices");
+  const ir::Equation* whole = c.frame.maker_of(from);
+  if (whole != nullptr && *whole->op->name == "concatenate") {
+    const auto dim = static_cast<std::size_t>(whole->attributes.integer("dim"));
+    std::int64_t first = 0;
+    for (const ValueId part : whole->operands) {
+      const std::int64_t end = first + c.type(part).shape[dim];
+      if (start[dim] >= first && limit[dim] <= end) {
+        start[dim] -= first;
+        limit[dim] -= first;
+        from = part;
+        break;
+      }
+      first = end;
+    }
+  }
+  return moved(c, ops::slice(c.b(), from, start, limit, c.ints("strides")));
 }
 
 Values reverse(Context& c) {

@@ -260,12 +260,6 @@ const Encrypted* encrypted(Context& c, ValueId high, ValueId low) {
   return found != c.frame.encrypted.end() && found->second.low == low ? &found->second : nullptr;
 }
 
-ValueId key_of(Context& c, const Encrypted& words) {
-  ir::Builder& b = c.b();
-  return ops::concatenate(
-      b, {ops::reshape(b, words.key[0], {1}), ops::reshape(b, words.key[1], {1})}, 0);
-}
-
 /// The value of which this is a copy with dimensions of one element.
 ValueId without_ones(Context& c, ValueId value) {
   const ir::Equation* maker = c.frame.maker_of(value);
@@ -274,6 +268,29 @@ ValueId without_ones(Context& c, ValueId value) {
   if (!is_move) return value;
   const Type& from = c.type(maker->operands[0]);
   return num_elements(from.shape) == num_elements(c.type(value).shape) ? maker->operands[0] : value;
+}
+
+/// The array of two words from which both words of the key were taken, if there is one.
+std::optional<ValueId> array_of_key(Context& c, const Encrypted& words) {
+  std::optional<ValueId> array;
+  for (std::size_t i = 0; i < words.key.size(); ++i) {
+    const ir::Equation* maker = c.frame.maker_of(without_ones(c, words.key[i]));
+    if (maker == nullptr || *maker->op->name != "slice") return std::nullopt;
+    const ValueId from = maker->operands[0];
+    if (c.type(from).shape != Shape{2} || (array && *array != from) ||
+        maker->attributes.ints("start")[0] != static_cast<std::int64_t>(i)) {
+      return std::nullopt;
+    }
+    array = from;
+  }
+  return array;
+}
+
+ValueId key_of(Context& c, const Encrypted& words) {
+  if (const auto array = array_of_key(c, words)) return *array;
+  ir::Builder& b = c.b();
+  return ops::concatenate(
+      b, {ops::reshape(b, words.key[0], {1}), ops::reshape(b, words.key[1], {1})}, 0);
 }
 
 }  // namespace
