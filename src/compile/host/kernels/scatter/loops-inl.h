@@ -36,26 +36,44 @@ class RowJoiner {
 
   void run(const RowBlock& block, std::int64_t column) {
     const T* const from = reinterpret_cast<const T*>(block.updates) + column;
-    T* to = reinterpret_cast<T*>(block.result) + (column - block.column);
-    for (std::int64_t row = 0; row < block.rows; ++row, to += p_.inner) {
+    T* const to = reinterpret_cast<T*>(block.result) + (column - block.column);
+    for (std::int64_t row = 0; row < block.rows; ++row) {
+      const std::int64_t next = next_row(block, row);
+      write_empty(to + row * p_.inner, next - row);
+      if (next == block.rows) return;
+      row = next;
       const Hit* const begin = block.hits + block.begins[row];
       const Hit* const end = block.hits + block.begins[row + 1];
       Key* const sum = keys_.data();
-      if (begin == end) {
-        clear(sum);
-      } else if (end - begin <= 2 || grains_ == 1) {  // the sum of two terms has one order
+      if (end - begin <= 2 || grains_ == 1) {  // the sum of two terms has one order
         join_terms(begin, end, from, sum);
       } else if (grains_ <= kMostTables && 2 * (end - begin) >= grains_) {
         join_by_tables(begin, end, from, sum);
       } else {
         join_by_stack(begin, end, from, sum);
       }
-      for (std::int64_t k = 0; k < width_; ++k) to[k] = Join::value(sum[k]);
+      T* const result = to + row * p_.inner;
+      for (std::int64_t k = 0; k < width_; ++k) result[k] = Join::value(sum[k]);
     }
   }
 
  private:
   static constexpr std::int64_t kMostTables = 16;
+
+  /// The first row from `row` on that has an update.
+  static std::int64_t next_row(const RowBlock& block, std::int64_t row) {
+    constexpr std::int64_t kMany = 16;
+    const std::uint32_t* const begins = block.begins;
+    while (row + kMany <= block.rows && begins[row] == begins[row + kMany]) row += kMany;
+    while (row < block.rows && begins[row] == begins[row + 1]) ++row;
+    return row;
+  }
+
+  void write_empty(T* to, std::int64_t rows) const {
+    const T empty = Join::value(Join::kStart);
+    if (width_ == p_.inner) return static_cast<void>(std::fill_n(to, rows * width_, empty));
+    for (; rows > 0; --rows, to += p_.inner) std::fill_n(to, std::int64_t{width_}, empty);
+  }
 
   void join_terms(const Hit* begin, const Hit* end, const T* from, Key* sum) {
     set(sum, term(begin, from));

@@ -1,6 +1,7 @@
 #include "compile/host/kernels/tile/tile_program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "base/threefry.h"
 #include "compile/host/kernels/on_every_target.h"
@@ -301,6 +303,28 @@ TEST(TileProgram, RandomProgramsEqualPlainLoops) {
       if (::testing::Test::HasFailure()) break;
     }
   });
+}
+
+// A plan of few elements has memory of its own, which one thread uses at a time.
+TEST(TileProgram, ThreadsRunAPlanAtTheSameTime) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    const Builder b = RandomProgram(seed).build();
+    const std::vector<Buffer> want = reference(b.p, b.buffers);
+    const TilePlan plan(b.p, 1);
+    std::atomic<int> num_wrong = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        for (int run = 0; run < 50; ++run) {
+          std::vector<Buffer> have = b.buffers;
+          plan.run(pointers(have), 0);
+          if (have != want) ++num_wrong;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(num_wrong, 0) << "seed " << seed << " extents " << to_string(b.p.extents);
+  }
 }
 
 // --- hand-written cases --------------------------------------------------------------------------
