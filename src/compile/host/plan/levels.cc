@@ -42,15 +42,13 @@ std::int64_t ns_of_rounds(const run::Control& control) {
   constexpr std::int64_t kLeastRoundNs = 10;
   constexpr std::int64_t kMostNs = 1'000'000'000;  // what is longer need not be known
   if (control.kind == run::Control::Kind::while_loop) return kUnknownNs;
-  std::int64_t body = kLeastRoundNs;
-  std::int64_t begin = 0;
-  const auto raise = [](std::int64_t& most, const run::Nested& nested) {
-    if (nested.executable == nullptr) return;
-    const bool is_short = nested.executable->is_short_body;
-    most = std::max(most, is_short ? ns_of_tasks(*nested.executable) : kUnknownNs);
+  const auto ns_of = [](const run::Nested& nested) {
+    if (nested.executable == nullptr) return std::int64_t{0};
+    return nested.executable->is_short_body ? ns_of_tasks(*nested.executable) : kUnknownNs;
   };
-  for (const run::Nested& nested : control.bodies) raise(body, nested);
-  raise(begin, control.begin);
+  std::int64_t body = kLeastRoundNs;
+  for (const run::Nested& nested : control.bodies) body = std::max(body, ns_of(nested));
+  const std::int64_t begin = ns_of(control.begin);
   const std::int64_t rounds = control.kind == run::Control::Kind::scan ? control.length : 1;
   if (begin == kUnknownNs || rounds > kMostNs / body) return kUnknownNs;
   return begin + rounds * body;

@@ -38,7 +38,7 @@ class RowJoiner {
     const T* const from = reinterpret_cast<const T*>(block.updates) + column;
     T* const to = reinterpret_cast<T*>(block.result) + (column - block.column);
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      const std::int64_t next = next_row(block, row);
+      const std::int64_t next = block.next_with_updates(row);
       write_empty(to + row * p_.inner, next - row);
       if (next == block.rows) return;
       row = next;
@@ -59,15 +59,6 @@ class RowJoiner {
 
  private:
   static constexpr std::int64_t kMostTables = 16;
-
-  /// The first row from `row` on that has an update.
-  static std::int64_t next_row(const RowBlock& block, std::int64_t row) {
-    constexpr std::int64_t kMany = 16;
-    const std::uint32_t* const begins = block.begins;
-    while (row + kMany <= block.rows && begins[row] == begins[row + kMany]) row += kMany;
-    while (row < block.rows && begins[row] == begins[row + 1]) ++row;
-    return row;
-  }
 
   void write_empty(T* to, std::int64_t rows) const {
     const T empty = Join::value(Join::kStart);

@@ -18,6 +18,14 @@ struct RowBlock {
   std::int64_t rows;
   std::int64_t column;
   std::int64_t columns;
+
+  /// The first row from `row` on that has an update, or `rows`.
+  std::int64_t next_with_updates(std::int64_t row) const {
+    constexpr std::int64_t kMany = 16;
+    while (row + kMany <= rows && begins[row] == begins[row + kMany]) row += kMany;
+    while (row < rows && begins[row] == begins[row + 1]) ++row;
+    return row;
+  }
 };
 /// Writes the rows.
 void join_rows(const ScatterProblem& problem, const RowBlock& block);
