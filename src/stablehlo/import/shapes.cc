@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/record.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
