@@ -3,8 +3,6 @@
 #include <chrono>
 #include <deque>
 #include <fmt/format.h>
-#include <typeindex>
-#include <unordered_map>
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
@@ -28,15 +26,6 @@ bool is_tracing() { return trace::innermost() != nullptr; }
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// A number for each type, the same in all shared libraries of the process.
-std::uint32_t number_of(const std::type_info& type) {
-  static std::mutex mutex;
-  static auto* const numbers = new std::unordered_map<std::type_index, std::uint32_t>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  const auto next = static_cast<std::uint32_t>(numbers->size());
-  return numbers->try_emplace(type, next).first->second;
-}
 
 /// Everything that a trace depends on, as bytes.
 std::string cache_key(const Walk& arguments, const Body& body, const Settings& settings,

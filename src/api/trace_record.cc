@@ -1,9 +1,13 @@
 #include "api/trace_record.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
 #include <map>
+#include <mutex>
 #include <set>
+#include <typeindex>
+#include <unordered_map>
 
 #include <tessera/engine.h>
 #include <tessera/shardings.h>
@@ -115,6 +119,18 @@ std::optional<ChangedNumber> changed_number(const std::deque<TraceRecord>& recor
   return std::nullopt;
 }
 
+std::uint32_t number_of(const std::type_info& type) {
+  static std::mutex mutex;
+  static auto* const numbers = new std::unordered_map<std::type_index, std::uint32_t>;
+  static auto* const of_files = new std::unordered_map<const std::type_info*, std::uint32_t>;
+  // With some compilers, types of one name in anonymous namespaces of several files compare equal.
+  const bool is_of_file = std::strstr(type.name(), "_GLOBAL__N_") != nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto next = static_cast<std::uint32_t>(numbers->size() + of_files->size());
+  return is_of_file ? of_files->try_emplace(&type, next).first->second
+                    : numbers->try_emplace(type, next).first->second;
+}
+
 TraceRecord record_of(Walk& walk, std::string structure,
                       std::span<const std::type_info* const> types, const Settings& settings) {
   TraceRecord record{.structure = std::move(structure),
@@ -122,7 +138,7 @@ TraceRecord record_of(Walk& walk, std::string structure,
                      .leaves = {},
                      .statics = walk.statics(),
                      .settings = {}};
-  for (const std::type_info* type : types) record.types.emplace_back(*type);
+  for (const std::type_info* type : types) record.types.push_back(number_of(*type));
   const std::vector<std::string>& paths = walk.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     record.leaves.emplace_back(paths[i], describe_leaf(*walk.leaves()[i].array->node()));

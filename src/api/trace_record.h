@@ -1,11 +1,12 @@
 // Records what each trace of a function depended on, to explain why it was traced again.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
 #include <string>
-#include <typeindex>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,12 @@
 
 namespace tessera::detail {
 
+/// A number for each type, the same in all shared libraries of the process.
+std::uint32_t number_of(const std::type_info& type);
+
 struct TraceRecord {
   std::string structure;
-  std::vector<std::type_index> types;                         // of the arguments
+  std::vector<std::uint32_t> types;                           // of the arguments: their numbers
   std::vector<std::pair<std::string, std::string>> leaves;    // path, type and sharding
   std::vector<std::pair<std::string, std::string>> statics;   // path, value
   std::vector<std::pair<std::string, std::string>> settings;  // name, value

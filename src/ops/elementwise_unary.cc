@@ -398,8 +398,8 @@ const OpRecord tanh_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = per_operand({[](VjpContext& c) {
-      const ValueId slope = sub(c.b, full_like(c.b, 1.0, c.result()), square(c.b, c.result()));
-      return mul(c.b, c.cotangent(), slope);
+      const ValueId squared = square(c.b, c.result());  // before the constant, on any compiler
+      return mul(c.b, c.cotangent(), sub(c.b, full_like(c.b, 1.0, c.result()), squared));
     }}),
     .batch = elementwise_batch,
     .factors = elementwise_factors,

@@ -401,13 +401,12 @@ TEST_F(IsolatedPipelineFaults, AProcessThatIsKilledInAStepIsNamed) {
 }
 
 TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
-  const std::string line = line_of(1);
-  EXPECT_EQ(run({.num_processes = 4, .timeout_s = 5, .num_groups = 2},
-                [] {
-                  const use_mesh scope(make_mesh({{"data", 3}}));
-                  ones({2});
-                }),
-            3);
+  const std::string line = line_of(3);
+  const auto work = [] {
+    const use_mesh scope(make_mesh({{"data", 3}}));
+    ones({2});
+  };
+  EXPECT_EQ(run({.num_processes = 4, .timeout_s = 5, .num_groups = 2}, work), 3);
   EXPECT_EQ(report("0"),
             "the processes of this run cannot own equally many devices of the mesh\n"
             "  where:  " +
@@ -419,10 +418,10 @@ TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
 }
 
 TEST_F(IsolatedPipelineFaults, MoreGroupsThanTheRunHas) {
-  const std::string line = line_of(2);
   const auto step = mpmd_jit_with_loop([](Array x) { return x; }, groups(4));
-  EXPECT_EQ(run({.num_processes = 2, .timeout_s = 5, .num_groups = 2}, [&] { step(ones({2})); }),
-            3);
+  const std::string line = line_of(1);
+  const auto work = [&] { step(ones({2})); };
+  EXPECT_EQ(run({.num_processes = 2, .timeout_s = 5, .num_groups = 2}, work), 3);
   EXPECT_EQ(
       report("0"),
       "jit: the MpmdMesh has more groups than this run\n"
