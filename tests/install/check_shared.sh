@@ -43,7 +43,8 @@ for name in tessera tessera_lib; do
     fail "lib$name.so shows symbols of other libraries: $foreign"
   fi
   # Clang cannot hide it (cmake/TesseraBuild.cmake).
-  if [[ $compiler != *clang* ]] && hidden=$(grep -E "^_Z[A-Z]*N[KRO]*7tessera($internal-)" "$work/$name.txt"); then
+  if [[ $compiler != *clang* ]] &&
+    hidden=$(grep -E "^_Z[A-Z]*N[KRO]*7tessera($internal-)" "$work/$name.txt"); then
     fail "lib$name.so shows what is internal: $(c++filt <<<"$hidden")"
   fi
 done
