@@ -23,7 +23,8 @@ T better(ReduceKind kind, T a, T b) {
   if constexpr (std::is_floating_point_v<T> || detail::kIsHalf<T>) {
     if (std::isnan(a)) return a;
     if (std::isnan(b)) return b;
-    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
+    using Real = std::conditional_t<detail::kIsHalf<T>, float, T>;
+    if (a == 0 && b == 0) return std::signbit(static_cast<Real>(a)) == is_min ? a : b;
   }
   return (is_min ? a < b : a > b) ? a : b;
 }

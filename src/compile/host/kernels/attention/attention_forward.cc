@@ -30,7 +30,8 @@ class LeafTree {
  public:
   LeafTree(Scratch& scratch, std::int64_t leaves, std::int64_t rows, std::int64_t cols)
       : rows_(rows), cols_(cols) {
-    const auto levels = std::bit_width(static_cast<std::uint64_t>(leaves));
+    const auto levels =
+        static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(leaves)));
     for (std::size_t i = 0; i < levels; ++i) {
       float* const m = scratch.take(cols);
       float* const l = scratch.take(cols);
