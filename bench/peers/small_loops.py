@@ -1,17 +1,18 @@
 """Loops over small values, such as samplers, filters and solvers, on the plugin and on XLA's CPU
 backend in turns: the least microseconds of a round, and Tessera's as a share of XLA's.
 
-    JAX_PLATFORMS=tessera,cpu python small_loops.py [--seconds S] [NAME..]
+    JAX_PLATFORMS=tessera,cpu python small_loops.py [--calls N] [NAME..]
 
 In most of them a round takes less time than a call of an op.
 """
 import argparse
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from common import least_times
 
 RANDOM = np.random.default_rng(0)
 LONG, SHORT = 2000, 200  # rounds
@@ -216,31 +217,15 @@ def steps_of_a_small_network(first, second, x, y):
     return lax.scan(step, (first, second), (x, y))[0]
 
 
-def least_times(function, arguments, seconds):
-    calls = {}
-    for platform in ("tessera", "cpu"):
-        placed = jax.device_put(arguments, jax.devices(platform)[0])
-        calls[platform] = jax.jit(function), placed
-        jax.block_until_ready(calls[platform][0](*placed))
-    least = dict.fromkeys(calls, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for platform, (call, placed) in calls.items():
-            start = time.perf_counter()
-            jax.block_until_ready(call(*placed))
-            least[platform] = min(least[platform], time.perf_counter() - start)
-    return least
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seconds", type=float, default=2, help="of each program")
+    parser.add_argument("--calls", type=int, default=300, help="of each program")
     parser.add_argument("names", nargs="*", help="programs; all without any")
     options = parser.parse_args()
     for name, (function, rounds, arguments) in PROGRAMS.items():
         if options.names and name not in options.names:
             continue
-        least = least_times(function, arguments, options.seconds)
+        least = least_times(function, arguments, options.calls)
         ours, theirs = (1e6 * least[platform] / rounds for platform in ("tessera", "cpu"))
         print(f"{name:28} {ours:8.2f} us  XLA {theirs:8.2f} us  {ours / theirs:6.2f}", flush=True)
 

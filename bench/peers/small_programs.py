@@ -7,12 +7,13 @@ Only programs whose name contains one of the NAMEs run. With 0.05 ms or less a p
 that is the time of the call. Benchmarks of whole models do not find an op that is slow by itself.
 """
 import argparse
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from common import least_times
 
 ELEMENTS = 1_000_000
 SIDE = 1_000
@@ -193,21 +194,6 @@ def matrices():
 def programs():
     for group in (tables, products, moves, indexing, orders, windows, loops, matrices):
         yield from group()
-
-
-def least_times(function, arguments, calls):
-    """Seconds of a call on each backend, which take turns."""
-    compiled = jax.jit(function)
-    placed = {backend: jax.device_put(arguments, jax.devices(backend)[0])
-              for backend in ("tessera", "cpu")}
-    least = dict.fromkeys(placed, float("inf"))
-    for call in range(calls + 1):
-        for backend, values in placed.items():
-            start = time.perf_counter()
-            jax.block_until_ready(compiled(*values))
-            if call > 0:  # the first one compiles
-                least[backend] = min(least[backend], time.perf_counter() - start)
-    return least
 
 
 def main():

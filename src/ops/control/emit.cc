@@ -1,4 +1,6 @@
 // Reads and emits equations with nested functions.
+#include <numeric>
+
 #include <tessera/error.h>
 
 #include "ops/control/internal.h"
@@ -34,6 +36,32 @@ Attributes scan_attributes(const ScanParts& parts, FunctionPtr body) {
 }
 
 ScanParts scan_parts(const Equation& equation) { return read_scan(equation.attributes); }
+
+bool is_scan_of_rounds(const Equation& equation) {
+  if (equation.op != &scan_op) return false;
+  const ScanParts parts = scan_parts(equation);
+  return !parts.are_microbatches && parts.length > 1;
+}
+
+Function with_replaced(
+    Function f,
+    const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace) {
+  std::vector<Equation> equations = std::move(f.equations);
+  f.equations.clear();
+  Builder b(f);
+  std::vector<ValueId> renamed(f.values.size());
+  std::iota(renamed.begin(), renamed.end(), ValueId{0});
+  for (Equation& equation : equations) {
+    for (ValueId& id : equation.operands) id = renamed[id];
+    if (const auto values = replace(b, equation)) {
+      for (std::size_t i = 0; i < values->size(); ++i) renamed[equation.results[i]] = (*values)[i];
+    } else {
+      f.equations.push_back(std::move(equation));
+    }
+  }
+  for (ValueId& id : f.outputs) id = renamed[id];
+  return f;
+}
 
 std::vector<ValueId> scan(Builder& b, const ScanParts& parts, FunctionPtr body,
                           std::vector<ValueId> operands) {

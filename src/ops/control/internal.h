@@ -1,7 +1,10 @@
 // Declarations that the files of this folder share.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/body_rules.h"
 #include "ops/control/control.h"
@@ -15,6 +18,16 @@ extern const OpRecord pure_callback_op;
 ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
+
+/// Whether the equation is a scan of more than one round. The rounds of a scan over microbatches
+/// are not meant: a pipeline may run them in stages.
+bool is_scan_of_rounds(const Equation& equation);
+
+/// The function in which `replace` may emit others in place of an equation: it then returns the
+/// values that take the place of the equation's results. It may change the equation instead.
+Function with_replaced(
+    Function f,
+    const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace);
 
 /// The body with inputs from number `at` on in place of these values.
 FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values);

@@ -55,9 +55,9 @@ class Rounds {
       const ValueId factor = product.operands[i];
       if (invariant_.contains(factor) || !invariant_.contains(product.operands[1 - i])) continue;
       std::int64_t rows = num_elements(body_.type(factor).shape);
+      const std::string side = i == 0 ? "lhs" : "rhs";
       for (const char* kind : {"_batch", "_contract"}) {
-        for (const std::int64_t dim :
-             product.attributes.ints((i == 0 ? std::string("lhs") : std::string("rhs")) + kind)) {
+        for (const std::int64_t dim : product.attributes.ints(side + kind)) {
           rows /=
               std::max<std::int64_t>(body_.type(factor).shape[static_cast<std::size_t>(dim)], 1);
         }
@@ -174,9 +174,9 @@ bool make_early(Equation& loop, Builder& b) {
   return true;
 }
 
-/// Stacks the factors of products instead of the products. Emits the loop and what follows it;
-/// `renamed` gets what takes the place of its results.
-bool make_late(const Equation& loop, Builder& b, std::vector<ValueId>& renamed) {
+/// Stacks the factors of products instead of the products. Emits the loop and what follows it, and
+/// returns what takes the place of its results; nothing if there are no such products.
+std::optional<std::vector<ValueId>> make_late(const Equation& loop, Builder& b) {
   const Rounds rounds(loop);
   Function body = rounds.body();
   std::vector<std::size_t> late;  // outputs
@@ -187,7 +187,7 @@ bool make_late(const Equation& loop, Builder& b, std::vector<ValueId>& renamed) 
     factors.merge(more);
     late.push_back(i);
   }
-  if (late.empty()) return false;
+  if (late.empty()) return std::nullopt;
   std::vector<ValueId> outputs;
   for (std::size_t i = 0; i < body.outputs.size(); ++i) {
     if (std::ranges::find(late, i) == late.end()) outputs.push_back(body.outputs[i]);
@@ -203,17 +203,12 @@ bool make_late(const Equation& loop, Builder& b, std::vector<ValueId>& renamed) 
   std::size_t next = num_kept;
   for (const ValueId factor : factors) stacks.set(factor, results[next++]);
   next = 0;
+  std::vector<ValueId> values;
   for (std::size_t i = 0; i < loop.results.size(); ++i) {
     const bool is_kept = std::ranges::find(late, i) == late.end();
-    renamed[loop.results[i]] = is_kept ? results[next++] : stacks.of(rounds.body().outputs[i]).id;
+    values.push_back(is_kept ? results[next++] : stacks.of(rounds.body().outputs[i]).id);
   }
-  return true;
-}
-
-bool is_scan_of_rounds(const Equation& equation) {
-  if (equation.op != &scan_op) return false;
-  const ScanParts parts = scan_parts(equation);
-  return !parts.are_microbatches && parts.length > 1;
+  return values;
 }
 
 bool has_products(const Equation& loop) {
@@ -223,34 +218,23 @@ bool has_products(const Equation& loop) {
          });
 }
 
-/// Moves products of one loop after the other; true if there were any.
-bool move_products(Function& f) {
-  std::vector<Equation> equations = std::move(f.equations);
-  f.equations.clear();
-  Builder b(f);
-  std::vector<ValueId> renamed(f.values.size());
-  for (std::size_t i = 0; i < renamed.size(); ++i) renamed[i] = static_cast<ValueId>(i);
-  bool is_changed = false;
-  for (Equation& equation : equations) {
-    for (ValueId& id : equation.operands) id = renamed[id];
-    if (has_products(equation)) {
-      is_changed = make_early(equation, b) || is_changed;
-      if (make_late(equation, b, renamed)) {
-        is_changed = true;
-        continue;
-      }
-    }
-    f.equations.push_back(std::move(equation));
-  }
-  for (ValueId& id : f.outputs) id = renamed[id];
-  return is_changed;
-}
-
 Function with_products_outside(Function f) {
   if (std::ranges::none_of(f.equations, has_products)) return f;
   f = ir::without_dead_code(std::move(f));
+  bool is_changed = true;
+  const auto move_products = [&](Builder& b, Equation& loop) {
+    std::optional<std::vector<ValueId>> values;
+    if (!has_products(loop)) return values;
+    const bool has_early = make_early(loop, b);
+    values = make_late(loop, b);
+    is_changed = is_changed || has_early || values;
+    return values;
+  };
   // What a loop stacks instead of a product may be a product itself.
-  while (move_products(f)) f = ir::without_dead_code(std::move(f));
+  while (is_changed) {
+    is_changed = false;
+    f = ir::without_dead_code(with_replaced(std::move(f), move_products));
+  }
   return f;
 }
 

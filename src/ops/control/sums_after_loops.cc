@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "ops/control/internal.h"
 #include "ops/control/late_products.h"
 #include "ops/control/minus_zeros.h"
 #include "ops/emit.h"
@@ -202,31 +203,16 @@ class Rewritten {
 };
 
 Function with_sums_after_loops(Function f) {
-  const auto may_add_up = [](const Equation& equation) {
-    if (equation.op != &scan_op) return false;
-    const ScanParts parts = scan_parts(equation);
-    return !parts.are_microbatches && parts.length > 1;
-  };
-  if (std::ranges::none_of(f.equations, may_add_up)) return f;
-  std::vector<Equation> equations = std::move(f.equations);
-  f.equations.clear();
-  Builder b(f);
-  std::vector<ValueId> renamed(f.values.size());
-  for (std::size_t i = 0; i < renamed.size(); ++i) renamed[i] = static_cast<ValueId>(i);
-  for (Equation& equation : equations) {
-    for (ValueId& id : equation.operands) id = renamed[id];
-    if (may_add_up(equation)) {
-      const Sums sums(equation);
-      if (!sums.sums().empty()) {
-        b.set_span(equation.span);
-        const std::vector<ValueId> values = Rewritten(sums, equation.operands).emit(b);
-        for (std::size_t i = 0; i < values.size(); ++i) renamed[equation.results[i]] = values[i];
-        continue;
-      }
-    }
-    f.equations.push_back(std::move(equation));
-  }
-  for (ValueId& id : f.outputs) id = renamed[id];
+  if (std::ranges::none_of(f.equations, is_scan_of_rounds)) return f;
+  f = with_replaced(std::move(f), [](Builder& b, const Equation& loop) {
+    std::optional<std::vector<ValueId>> values;
+    if (!is_scan_of_rounds(loop)) return values;
+    const Sums sums(loop);
+    if (sums.sums().empty()) return values;
+    b.set_span(loop.span);
+    values = Rewritten(sums, loop.operands).emit(b);
+    return values;
+  });
   return ir::without_dead_code(std::move(f));
 }
 

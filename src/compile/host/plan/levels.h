@@ -5,7 +5,8 @@
 
 namespace tessera::compile::host {
 
-/// Sets Task::level of all tasks and Executable::is_short, by what instructions compute and move.
+/// Sets Task::level of all tasks, Executable::is_short and is_short_body, by what instructions
+/// compute and move. Those of nested executables must be set.
 void set_levels(run::Executable& executable);
 
 }  // namespace tessera::compile::host

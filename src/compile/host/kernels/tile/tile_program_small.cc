@@ -1,7 +1,6 @@
 #include "compile/host/kernels/tile/tile_program_small.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -52,9 +51,8 @@ class SmallProgram::Builder {
     for (const Instruction& instruction : plan_.instructions) add(instruction);
     for (std::size_t i = 0; i < program_.stores.size(); ++i) {
       const auto& store = program_.stores[i];
-      const std::int64_t columns = store.is_row ? 1 : small_.tile_.columns;
-      small_.stores_.push_back(
-          transfer(store.access, plan_.stores[i], columns, home_of(store.reg)));
+      Lines lines = lines_of(plan_.stores[i], store.is_row ? 1 : small_.tile_.columns);
+      small_.stores_.push_back(transfer(store.access, std::move(lines), home_of(store.reg)));
     }
     if (plan_.column_grains) add_column_sums();
   }
@@ -90,25 +88,32 @@ class SmallProgram::Builder {
   }
   Home home_of(int reg) const { return homes_[at(reg)]; }
 
-  /// Of `columns` elements of each row.
-  Transfer transfer(const TileAccess& access, const Linear& linear, std::int64_t columns,
-                    Home home) const {
-    const Tile& tile = small_.tile_;
-    Transfer transfer{.form = Transfer::Form::rows,
-                      .buffer = access.buffer,
-                      .starts = std::vector<std::int64_t>(at(tile.rows)),
-                      .columns = columns,
-                      .stride = columns == 1 ? 1 : linear.column_stride,
-                      .home = home};
-    row_starts(plan_.space, linear, tile, transfer.starts.data());
-    const std::int64_t length = transfer.stride == 0 ? 1 : columns;
-    bool is_dense = transfer.stride == 0 || transfer.stride == 1;
-    for (std::size_t r = 1; r < transfer.starts.size(); ++r) {
-      is_dense = is_dense && transfer.starts[r] == transfer.starts[r - 1] + length;
+  /// `columns` values of each row.
+  Lines lines_of(const Linear& linear, std::int64_t columns) const {
+    Lines lines{.starts = std::vector<std::int64_t>(at(small_.tile_.rows)),
+                .columns = columns,
+                .stride = columns == 1 ? 1 : linear.column_stride};
+    row_starts(plan_.space, linear, small_.tile_, lines.starts.data());
+    return lines;
+  }
+  /// Those of a whole tile, or the first one if all are alike.
+  Lines lines_of(const Linear& linear, const Home& home) const {
+    Lines lines = lines_of(linear, home.is_scalar ? 1 : small_.tile_.columns);
+    if (home.is_scalar) lines.starts.resize(1);
+    return lines;
+  }
+
+  Transfer transfer(const TileAccess& access, Lines lines, const Home& home) const {
+    const std::int64_t length = lines.stride == 0 ? 1 : lines.columns;
+    bool is_dense = lines.stride == 0 || lines.stride == 1;
+    for (std::size_t r = 1; r < lines.starts.size(); ++r) {
+      is_dense = is_dense && lines.starts[r] == lines.starts[r - 1] + length;
     }
-    if (is_dense)
-      transfer.form = transfer.stride == 0 ? Transfer::Form::alike : Transfer::Form::run;
-    return transfer;
+    const auto dense = lines.stride == 0 ? Transfer::Form::alike : Transfer::Form::run;
+    return {.form = is_dense ? dense : Transfer::Form::rows,
+            .buffer = access.buffer,
+            .lines = std::move(lines),
+            .home = home};
   }
 
   void add(const Instruction& instruction) {
@@ -119,10 +124,12 @@ class SmallProgram::Builder {
       case Kind::iota:
         return count(program_.iotas[source], plan_.iotas[source]);
       case Kind::random: {
-        const bool is_scalar = is_alike(plan_.random_bits[source]);
+        const Linear& linear = plan_.random_bits[source];
+        const Home home = define(program_.random_bits[source].reg, is_alike(linear));
         small_.work_.push_back({.kind = Kind::random,
                                 .source = source,
-                                .output = define(program_.random_bits[source].reg, is_scalar)});
+                                .lines = lines_of(linear, home),
+                                .output = home});
         return;
       }
       case Kind::step:
@@ -134,11 +141,8 @@ class SmallProgram::Builder {
 
   void add(const TileProgram::Load& load, const Linear& linear) {
     const Home home = define(load.reg, !load.is_row && is_alike(linear));
-    const std::int64_t columns = home.is_scalar || load.is_row ? 1 : small_.tile_.columns;
-    small_.loads_.push_back(transfer(load.access, linear, columns, home));
-    if (!home.is_scalar) return;
-    small_.loads_.back().form = Transfer::Form::run;
-    small_.loads_.back().starts.resize(1);
+    Lines lines = load.is_row ? lines_of(linear, 1) : lines_of(linear, home);
+    small_.loads_.push_back(transfer(load.access, std::move(lines), home));
   }
 
   bool is_alike(const Linear& linear) const {
@@ -148,17 +152,9 @@ class SmallProgram::Builder {
   // The values are the same in each run.
   void count(const TileProgram::Iota& iota, const Linear& linear) {
     const Home home = define(iota.reg, is_alike(linear));
-    const Tile& tile = small_.tile_;
-    std::array<std::int64_t, kTileSize> starts;
-    row_starts(plan_.space, linear, tile, starts.data());
-    if (home.is_scalar) {
-      fill_iota(iota.dtype, starts[0], 0, home.data, 1);
-      return small_.spread(home);
-    }
-    for (std::int64_t r = 0; r < tile.rows; ++r) {
-      std::byte* row = home.data + at(r * tile.columns) * home.element_bytes;
-      fill_iota(iota.dtype, starts[at(r)], linear.column_stride, row, tile.columns);
-    }
+    const auto fill = [&iota](std::int64_t start, std::int64_t stride, std::byte* to,
+                              std::int64_t n) { fill_iota(iota.dtype, start, stride, to, n); };
+    small_.generate(lines_of(linear, home), home, fill);
   }
 
   void add(const TileStep& step, std::size_t source) {
@@ -251,11 +247,11 @@ void SmallProgram::load(const Transfer& from, std::span<std::byte* const> buffer
   if (from.form == Transfer::Form::rows) {
     load_rows(from.rows(), buffer, home.data);
   } else if (from.form == Transfer::Form::run) {
-    copy_bytes(home.data, buffer + at(from.starts[0]) * home.element_bytes,
+    copy_bytes(home.data, buffer + at(from.lines.starts[0]) * home.element_bytes,
                from.count() * home.element_bytes);
   } else {
-    fill_rows(home.element_bytes, buffer + at(from.starts[0]) * home.element_bytes, tile_.rows,
-              tile_.columns, home.data);
+    fill_rows(home.element_bytes, buffer + at(from.lines.starts[0]) * home.element_bytes,
+              tile_.rows, tile_.columns, home.data);
   }
   spread(home);
 }
@@ -264,7 +260,7 @@ void SmallProgram::store(const Transfer& to, std::span<std::byte* const> buffers
   const Home& home = to.home;
   std::byte* buffer = buffers[at(to.buffer)];
   if (to.form != Transfer::Form::run) return store_rows(to.rows(), home.data, buffer);
-  copy_bytes(buffer + at(to.starts[0]) * home.element_bytes, home.data,
+  copy_bytes(buffer + at(to.lines.starts[0]) * home.element_bytes, home.data,
              to.count() * home.element_bytes);
 }
 
@@ -325,18 +321,21 @@ void SmallProgram::step(const Work& work) const {
 
 void SmallProgram::draw(const Work& work, std::span<std::byte* const> buffers) const {
   const auto& random = plan_.program.random_bits[work.source];
-  const Linear& linear = plan_.random_bits[work.source];
   const auto* key = reinterpret_cast<const std::uint32_t*>(buffers[at(random.key_buffer)]);
-  auto* to = reinterpret_cast<std::uint32_t*>(work.output.data);
-  if (work.output.is_scalar) {
-    fill_random(key, start_of(linear, tile_), 0, to, 1);
-    return spread(work.output);
+  const auto fill = [key](std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n) {
+    fill_random(key, start, stride, reinterpret_cast<std::uint32_t*>(to), n);
+  };
+  generate(work.lines, work.output, fill);
+}
+
+template <class Fill>
+void SmallProgram::generate(const Lines& lines, const Home& home, const Fill& fill) const {
+  std::byte* to = home.data;
+  for (const std::int64_t start : lines.starts) {
+    fill(start, lines.stride, to, lines.columns);
+    to += at(lines.columns) * home.element_bytes;
   }
-  std::array<std::int64_t, kTileSize> starts;
-  row_starts(plan_.space, linear, tile_, starts.data());
-  for (std::int64_t r = 0; r < tile_.rows; ++r) {
-    fill_random(key, starts[at(r)], linear.column_stride, to + r * tile_.columns, tile_.columns);
-  }
+  spread(home);
 }
 
 }  // namespace tessera::kernels::tiles

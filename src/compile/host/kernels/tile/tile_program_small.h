@@ -36,24 +36,31 @@ class SmallProgram {
     std::size_t num_blocks = 0;  // that are filled with the element of a scalar
   };
 
+  /// The values of a linear function in the tile: rows that begin at `starts`, or one value.
+  struct Lines {
+    std::vector<std::int64_t> starts;
+    std::int64_t columns;
+    std::int64_t stride;
+  };
+
   /// Elements that are copied between a buffer and a register.
   struct Transfer {
     enum class Form : std::uint8_t {
       run,    // adjacent elements
-      rows,   // rows that begin at `starts`
+      rows,   // as the lines say
       alike,  // each row is one element of a run, repeated
     };
     Form form;
     int buffer;
-    std::vector<std::int64_t> starts;  // in elements
-    std::int64_t columns;
-    std::int64_t stride;
+    Lines lines;  // in elements
     Home home;
 
-    std::size_t count() const { return starts.size() * static_cast<std::size_t>(columns); }
+    std::size_t count() const {
+      return lines.starts.size() * static_cast<std::size_t>(lines.columns);
+    }
     Rows rows() const {
-      const auto num_rows = static_cast<std::int64_t>(starts.size());
-      return {home.element_bytes, starts.data(), num_rows, columns, stride};
+      const auto num_rows = static_cast<std::int64_t>(lines.starts.size());
+      return {home.element_bytes, lines.starts.data(), num_rows, lines.columns, lines.stride};
     }
   };
 
@@ -69,6 +76,7 @@ class SmallProgram {
     std::size_t source = 0;  // as in Instruction
     const Stage* stages = nullptr;
     TileInput inputs[3] = {};
+    Lines lines = {};  // of random bits
     Home output = {};
   };
 
@@ -79,6 +87,9 @@ class SmallProgram {
   void step(const Work& work) const;
   void sum_columns(std::span<std::byte* const> buffers);
   void draw(const Work& work, std::span<std::byte* const> buffers) const;
+  /// Calls fill(start, stride, where to, how many) for each line.
+  template <class Fill>
+  void generate(const Lines& lines, const Home& home, const Fill& fill) const;
   /// Repeats the element of a scalar for those who read blocks.
   void spread(const Home& home) const;
 
