@@ -226,6 +226,9 @@ class Checkpointer {
   }
   /// This step is not removed with the others, until keep() names another one.
   void keep(std::int64_t step);
+  /// Removes checkpoints that are not to be kept, as each save does, after a wait(). A run that was
+  /// killed right after a save may have left one too many.
+  void prune();
   /// Finishes the last save: returns when everything is on disk. Throws RuntimeFault if it could
   /// not be written. A collective of all processes.
   void wait();

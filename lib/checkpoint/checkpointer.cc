@@ -90,7 +90,7 @@ std::vector<std::int64_t> best_first(const std::string& folder,
   return result;
 }
 
-void prune(const std::string& folder, const CheckpointerOptions& options, std::int64_t kept) {
+void remove_old(const std::string& folder, const CheckpointerOptions& options, std::int64_t kept) {
   if (options.keep_latest == 0 && options.keep_best == 0) return;
   const std::vector<std::int64_t> steps = steps_in(folder);
   std::vector<std::int64_t> best;
@@ -161,12 +161,12 @@ struct Checkpointer::State {
   std::string path_of(const Snapshot& snapshot) const {
     return step_path(folder, snapshot.options.step);
   }
-  void prune_all() const {
-    if (process_index() == 0) prune(folder, options, kept);
+  void remove_old_ones() const {
+    if (process_index() == 0) remove_old(folder, options, kept);
   }
   void write(const Snapshot& snapshot, int threads) const {
     write_checkpoint(local_disk(), snapshot, path_of(snapshot), threads);
-    prune_all();
+    remove_old_ones();
   }
   /// A single process needs no other to finish.
   void write_alone(Snapshot& snapshot) noexcept {
@@ -185,7 +185,7 @@ struct Checkpointer::State {
     // Whatever happens, this save has ended.
     const std::unique_ptr<CheckpointWriter> ended = std::move(unfinished);
     ended->finish();
-    prune_all();
+    remove_old_ones();
   }
 };
 
@@ -243,6 +243,11 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
 }
 
 void Checkpointer::keep(std::int64_t step) { state_->kept = step; }
+
+void Checkpointer::prune() {
+  wait();
+  state_->remove_old_ones();
+}
 
 void Checkpointer::wait() { state_->finish(); }
 

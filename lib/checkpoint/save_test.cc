@@ -313,6 +313,24 @@ TEST(Checkpointer, KeepsTheNamedStepBesides) {
   EXPECT_EQ(steps.steps(), Steps({4, 7, 8}));
 }
 
+TEST(Checkpointer, PrunesWithoutASave) {
+  const std::string folder = test_folder();
+  const Tree tree{{"x", ones({3})}};
+  using Steps = std::vector<std::int64_t>;
+  {
+    Checkpointer all(folder);
+    for (std::int64_t i = 0; i < 5; ++i) all.save(i, tree);
+    all.wait();
+    all.prune();
+    EXPECT_EQ(all.steps(), Steps({0, 1, 2, 3, 4}));
+  }
+  Checkpointer steps(folder, {.keep_latest = 2});
+  EXPECT_EQ(steps.steps(), Steps({0, 1, 2, 3, 4}));
+  steps.keep(1);
+  steps.prune();
+  EXPECT_EQ(steps.steps(), Steps({1, 3, 4}));
+}
+
 TEST(Checkpointer, TellsLaterWhatFailedInTheBackground) {
   const std::string folder = test_folder() + "/run";
   Checkpointer steps(folder);

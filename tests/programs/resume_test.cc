@@ -95,6 +95,8 @@ TEST_P(Resume, AfterAKillGoesOnFromTheLastWholeStep) {
   // A run that had reached its end before it was killed must report, too.
   EXPECT_EQ(report(flags)["params_hash"], whole["params_hash"]);
   EXPECT_EQ(checkpoint::steps_in((folder_ / "run").string()), std::vector<std::int64_t>({7, 8}));
+  report(layout + " --steps 8 --checkpoint run --keep 1 --resume");
+  EXPECT_EQ(checkpoint::steps_in((folder_ / "run").string()), std::vector<std::int64_t>({8}));
 }
 
 INSTANTIATE_TEST_SUITE_P(

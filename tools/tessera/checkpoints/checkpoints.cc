@@ -46,7 +46,11 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
   saved_.emplace(flags.checkpoint, checkpoint::CheckpointerOptions{.keep_latest = flags.keep},
                  std::source_location());
   resumed_ = latest;
-  if (!flags.allow_nan) return;
+  if (flags.allow_nan) keep_last_good();
+  saved_->prune();
+}
+
+void Checkpoints::keep_last_good() {
   // If the last state was saved without --allow-nan, the saved state before it led to a finite
   // loss: the run would have ended otherwise.
   const std::vector<std::int64_t> steps = saved_->steps();

@@ -71,6 +71,7 @@ class Checkpoints {
 
  private:
   void check_run(std::int64_t step);
+  void keep_last_good();
   /// Notes that the state before this step has led to a finite loss.
   void found_good(std::int64_t step);
   bool is_due(std::int64_t done, bool in_any_case) const;
