@@ -18,12 +18,6 @@ namespace {
 /// this many operations.
 constexpr double kManyFlops = 16;
 
-bool is_loop(const Equation& equation) {
-  if (equation.op == &while_op) return true;
-  // A pipeline runs the rounds in stages, which must contain all that they need.
-  return equation.op == &scan_op && !scan_parts(equation).are_microbatches;
-}
-
 /// What leaves the body of a loop.
 class Invariants {
  public:
@@ -49,20 +43,6 @@ class Invariants {
 
   /// The values that the rounds get from outside, in the order in which they are defined.
   const std::vector<ValueId>& hoisted() const { return hoisted_; }
-
-  /// What has to be computed outside for them, in order.
-  std::vector<const Equation*> equations() const {
-    std::vector<bool> is_needed(body_.values.size(), false);
-    for (const ValueId id : hoisted_) is_needed[id] = true;
-    std::vector<const Equation*> result;
-    for (auto it = body_.equations.rbegin(); it != body_.equations.rend(); ++it) {
-      if (std::ranges::none_of(it->results, [&](ValueId id) { return is_needed[id]; })) continue;
-      for (const ValueId id : it->operands) is_needed[id] = true;
-      result.push_back(&*it);
-    }
-    std::ranges::reverse(result);
-    return result;
-  }
 
  private:
   void look_at(const Equation& equation, ir::Effects& effects) {
@@ -133,6 +113,21 @@ class Invariants {
   std::vector<ValueId> hoisted_;
 };
 
+/// What computes the values, in order.
+std::vector<const Equation*> equations_of(const Function& body,
+                                          const std::vector<ValueId>& values) {
+  std::vector<bool> is_needed(body.values.size(), false);
+  for (const ValueId id : values) is_needed[id] = true;
+  std::vector<const Equation*> result;
+  for (auto it = body.equations.rbegin(); it != body.equations.rend(); ++it) {
+    if (std::ranges::none_of(it->results, [&](ValueId id) { return is_needed[id]; })) continue;
+    for (const ValueId id : it->operands) is_needed[id] = true;
+    result.push_back(&*it);
+  }
+  std::ranges::reverse(result);
+  return result;
+}
+
 /// The function with inputs for these values of `body` from number `at` on; returns their ids.
 std::vector<ValueId> add_inputs(Function& f, std::size_t at, const Function& body,
                                 const std::vector<ValueId>& values) {
@@ -147,26 +142,8 @@ bool shorten(Equation& loop, Function& around, ir::Effects& effects) {
   const FunctionPtr body = loop.attributes.shared_body("body");
   const auto consts = static_cast<std::size_t>(loop.attributes.integer("num_consts"));
   const Invariants invariants(*body, consts, effects);
-  const std::vector<ValueId>& hoisted = invariants.hoisted();
-  if (hoisted.empty()) return false;
-  std::vector<ValueId> outside(body->values.size(), ir::kNoValue);
-  for (std::size_t i = 0; i < consts; ++i) outside[body->inputs[i]] = loop.operands[i];
-  for (const Equation* equation : invariants.equations()) {
-    Equation& copy = around.equations.emplace_back(*equation);
-    for (ValueId& id : copy.operands) id = outside[id];
-    for (ValueId& id : copy.results) id = outside[id] = around.add_value(body->values[id]);
-  }
-  std::vector<ValueId> added;
-  for (const ValueId id : hoisted) added.push_back(outside[id]);
-  const auto place = static_cast<std::ptrdiff_t>(consts);
-  loop.operands.insert(loop.operands.begin() + place, added.begin(), added.end());
-  loop.attributes = ir::with_bodies(loop.attributes, [&](const FunctionPtr& function) {
-    if (function == body) return with_inputs(*body, consts, hoisted);
-    Function condition = *function;
-    add_inputs(condition, consts, *body, hoisted);
-    return std::make_shared<const Function>(ir::without_dead_code(std::move(condition)));
-  });
-  loop.attributes.set("num_consts", static_cast<std::int64_t>(consts + hoisted.size()));
+  if (invariants.hoisted().empty()) return false;
+  compute_before(loop, around, invariants.hoisted());
   return true;
 }
 
@@ -175,13 +152,42 @@ Function hoisted_here(Function f, ir::Effects& effects) {
   f.equations.clear();
   bool is_changed = false;
   for (Equation& equation : equations) {
-    is_changed = (is_loop(equation) && shorten(equation, f, effects)) || is_changed;
+    is_changed = (has_hoistable_rounds(equation) && shorten(equation, f, effects)) || is_changed;
     f.equations.push_back(std::move(equation));
   }
   return is_changed ? ir::without_dead_code(std::move(f)) : f;
 }
 
 }  // namespace
+
+bool has_hoistable_rounds(const Equation& equation) {
+  if (equation.op == &while_op) return true;
+  // A pipeline runs the rounds in stages, which must contain all that they need.
+  return equation.op == &scan_op && !scan_parts(equation).are_microbatches;
+}
+
+void compute_before(Equation& loop, Function& around, const std::vector<ValueId>& values) {
+  const FunctionPtr body = loop.attributes.shared_body("body");
+  const auto consts = static_cast<std::size_t>(loop.attributes.integer("num_consts"));
+  std::vector<ValueId> outside(body->values.size(), ir::kNoValue);
+  for (std::size_t i = 0; i < consts; ++i) outside[body->inputs[i]] = loop.operands[i];
+  for (const Equation* equation : equations_of(*body, values)) {
+    Equation& copy = around.equations.emplace_back(*equation);
+    for (ValueId& id : copy.operands) id = outside[id];
+    for (ValueId& id : copy.results) id = outside[id] = around.add_value(body->values[id]);
+  }
+  std::vector<ValueId> added;
+  for (const ValueId id : values) added.push_back(outside[id]);
+  const auto place = static_cast<std::ptrdiff_t>(consts);
+  loop.operands.insert(loop.operands.begin() + place, added.begin(), added.end());
+  loop.attributes = ir::with_bodies(loop.attributes, [&](const FunctionPtr& function) {
+    if (function == body) return with_inputs(*body, consts, values);
+    Function condition = *function;
+    add_inputs(condition, consts, *body, values);
+    return std::make_shared<const Function>(ir::without_dead_code(std::move(condition)));
+  });
+  loop.attributes.set("num_consts", static_cast<std::int64_t>(consts + values.size()));
+}
 
 FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values) {
   std::vector<ValueId> renamed(body.values.size());

@@ -92,6 +92,10 @@ std::vector<ir::Pass> simplify_passes() {
       {.name = "move_products_out_of_loops",
        .doc = "makes products of few rows for all rounds of a loop at once",
        .run = move_products_out_of_loops,
+       .is_optional = true},
+      {.name = "transpose_before_loops",
+       .doc = "transposes before a loop the matrices that few rows are multiplied with in it",
+       .run = transpose_before_loops,
        .is_optional = true}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;

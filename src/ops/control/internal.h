@@ -29,6 +29,13 @@ Function with_replaced(
     Function f,
     const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace);
 
+/// Whether what is the same in each round of this loop may be computed before it.
+bool has_hoistable_rounds(const Equation& equation);
+
+/// Computes values of a loop's body at the end of the function around it. All that they are made
+/// of must be the same in each round.
+void compute_before(Equation& loop, Function& around, const std::vector<ValueId>& values);
+
 /// The body with inputs from number `at` on in place of these values.
 FunctionPtr with_inputs(Function body, std::size_t at, const std::vector<ValueId>& values);
 

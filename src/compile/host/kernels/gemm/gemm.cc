@@ -28,6 +28,9 @@ constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its
 constexpr std::int64_t kLongestOfFew = 1536;     // the same for few rows: both operands in place
 constexpr std::int64_t kFloatsOfFew = 256;       // of L2 for each k of few rows
 constexpr std::int64_t kFewTiles = 8;            // rows that are few
+constexpr std::int64_t kTilesInPlace = 4;        // most of them that read B in place
+constexpr std::int64_t kRowsInPlace = 32;        // their rows
+constexpr std::int64_t kBytesOfWay = 4096;       // of L1: lines this far apart share a set
 constexpr std::int64_t kRowsWorthPacking = 192;  // with more of them, packing a small B costs less
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
@@ -264,7 +267,13 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
          batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;
 }
 
-// Packing B pays only if several tiles read it. With few rows, B is read in place if the kernels
+// What divides the distance between rows of B: a power of two.
+std::int64_t GemmPlan::State::b_alignment() const {
+  const std::int64_t apart = k > 1 ? std::abs(steps.b_k[1] - steps.b_k[0]) : 1;
+  return apart & -apart;
+}
+
+// Packing B pays only if many tiles read it. With few rows, B is read in place if the kernels
 // can do so: columns come in whole vectors of adjacent elements, and k is equally spaced within a
 // chunk.
 bool GemmPlan::State::has_whole_vectors() const {
@@ -282,9 +291,7 @@ bool GemmPlan::State::has_small_b() const {
   const bool is_plain = a_in_place || (a_layout.outer_run.front() >= m &&
                                        a_layout.k_spaced_run.front() >= k / problem.pieces);
   if (!is_plain || rows > kRowsWorthPacking) return false;
-  const std::int64_t apart = k > 1 ? std::abs(steps.b_k[1] - steps.b_k[0]) : 1;
-  const std::int64_t bytes = k * std::max(n, apart & -apart) * unit.element_bytes;
-  return bytes <= caches.l1 / 2;
+  return k * std::max(n, b_alignment()) * unit.element_bytes <= caches.l1 / 2;
 }
 
 // Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
@@ -297,7 +304,11 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
   b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors();
   b_is_small = b_in_place && has_small_b();
-  b_in_place = b_is_small || (b_in_place && rows <= tile_rows);
+  const bool shares_sets = b_alignment() * unit.element_bytes >= kBytesOfWay;
+  const std::int64_t most_rows =
+      shares_sets ? tile_rows
+                  : std::max(std::min(kTilesInPlace * tile_rows, kRowsInPlace), tile_rows);
+  b_in_place = b_is_small || (b_in_place && rows <= most_rows);
   const std::int64_t longest = b_is_small   ? kLongestChunk
                                : b_in_place ? kLongestInPlace
                                : a_in_place ? kLongestChunk

@@ -191,6 +191,7 @@ struct GemmPlan::State {
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets, bool always) const;
   std::optional<gemm::WordOperand> words_of_b() const;
   bool has_whole_vectors() const;
+  std::int64_t b_alignment() const;
   bool has_small_b() const;
   void choose_chunks();
   bool do_columns_compete() const;
