@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::dot::HWY_NAMESPACE {
 
 void run_block(const BlockArgs& args, DType dtype) {
-  if (dtype == DType::f64) return Blocks<double>(args).run();
+  if (dtype == DType::f64) return run_blocks<double>(args);
   // The low words of products and sums do not depend on signs.
-  if (size_bytes(dtype) == 8) return Blocks<std::uint64_t>(args).run();
-  Blocks<std::uint32_t>(args).run();
+  if (size_bytes(dtype) == 8) return run_blocks<std::uint64_t>(args);
+  run_blocks<std::uint32_t>(args);
 }
 
 }  // namespace tessera::kernels::dot::HWY_NAMESPACE

@@ -29,8 +29,14 @@ struct WrappingProduct {
 template <class T>
 using ProductOf =
     std::conditional_t<std::is_floating_point_v<T>, tiles::FusedProduct, WrappingProduct>;
+template <class T, int kVecs>
+using Width = tiles::TileWidth<hn::ScalableTag<T>, kVecs>;
+
+// One or two rows have more columns, so that as many sums are in flight.
+inline constexpr int kRowsOfWide = 2;
 template <class T>
-using WidthOf = tiles::TileWidth<hn::ScalableTag<T>, 2>;
+inline constexpr int kVecsOfWide =
+    std::clamp(kMaxColumns / static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>())), 1, 8);
 
 // AVX2 multiplies integers of 64 bits in eight steps, which take registers.
 template <class T>
@@ -57,19 +63,21 @@ struct Tile {
   int columns;
 };
 
-template <class T, int kRows>
-HWY_INLINE void store_part(const tiles::Accumulators<kRows, WidthOf<T>>& acc, const Tile<T>& tile) {
-  HWY_ALIGN T node[tiles::count(kRows * WidthOf<T>::kCols)];
+template <class T, int kRows, int kVecs>
+HWY_INLINE void store_part(const tiles::Accumulators<kRows, Width<T, kVecs>>& acc,
+                           const Tile<T>& tile) {
+  constexpr int kColumns = Width<T, kVecs>::kCols;
+  HWY_ALIGN T node[tiles::count(kRows * kColumns)];
   acc.store(node);
   for (int i = 0; i < tile.rows; ++i)
-    std::copy_n(node + i * WidthOf<T>::kCols, tile.columns, tile.c + tile.c_rows[i]);
+    std::copy_n(node + i * kColumns, tile.columns, tile.c + tile.c_rows[i]);
 }
 
 // Adds the terms of a chunk.
-template <class T, int kRows, bool kIsPacked>
+template <class T, int kRows, int kVecs, bool kIsPacked>
 HWY_NOINLINE void run_tile(const gemm::TreeProgram& tree, const gemm::Chunk& chunk,
                            const Tile<T>& tile) {
-  using Width = WidthOf<T>;
+  using Width = HWY_NAMESPACE::Width<T, kVecs>;
   const typename Width::D d;
   tiles::Accumulators<kRows, Width> acc;
   T* slot_top = tile.slots + chunk.slot * acc.kSize;
@@ -87,7 +95,8 @@ HWY_NOINLINE void run_tile(const gemm::TreeProgram& tree, const gemm::Chunk& chu
   for (;; ++segment) {
     for (std::int64_t k = segment->lengths[0]; k > 0; --k) {
       if constexpr (!kIsPacked) b = tile.b + *b_k++;
-      const typename Width::V of_b[] = {hn::LoadU(d, b), hn::LoadU(d, b + Width::kLanes)};
+      typename Width::V of_b[tiles::count(kVecs)];
+      for (int j = 0; j < kVecs; ++j) of_b[j] = hn::LoadU(d, b + j * Width::kLanes);
       acc.template step<ProductOf<T>>(PackedColumn<T>{a}, of_b);
       a += kRows;
       if constexpr (kIsPacked) b += Width::kCols;
@@ -102,7 +111,7 @@ HWY_NOINLINE void run_tile(const gemm::TreeProgram& tree, const gemm::Chunk& chu
   if (!chunk.finishes) return acc.store(slot_top);
   if (tile.rows == kRows && tile.columns == Width::kCols)
     return acc.store_rows(tile.c, tile.c_rows);
-  store_part<T, kRows>(acc, tile);
+  store_part<T, kRows, kVecs>(acc, tile);
 }
 
 // Rows of A or columns of B, which are packed tile by tile: [tiles, terms, lanes of the tile].
@@ -124,6 +133,52 @@ struct PackArgs {
   }
 };
 
+inline bool are_adjacent(const std::int64_t* offsets, std::int64_t count) {
+  for (std::int64_t i = 1; i < count; ++i) {
+    if (offsets[i] != offsets[0] + i) return false;
+  }
+  return true;
+}
+
+// Four terms of four lanes.
+template <class T>
+using FourTag = hn::CappedTag<T, 4>;
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+template <class T>
+inline constexpr bool kHasFour = false;
+#else
+template <class T>
+inline constexpr bool kHasFour = hn::MaxLanes(FourTag<T>()) == 4;
+
+// Stores four adjacent terms of four lanes, `apart` elements from term to term.
+template <class T>
+HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, T* to,
+                               std::int64_t apart) {
+  const FourTag<T> d;
+  const auto a = hn::LoadU(d, lanes[0] + offset), b = hn::LoadU(d, lanes[1] + offset);
+  const auto c = hn::LoadU(d, lanes[2] + offset), e = hn::LoadU(d, lanes[3] + offset);
+  const auto store = [&](int term, auto x) HWY_ATTR { hn::StoreU(x, d, to + term * apart); };
+  if constexpr (sizeof(T) == 8) {
+    const auto even1 = hn::InterleaveLower(d, a, b), even2 = hn::InterleaveLower(d, c, e);
+    const auto odd1 = hn::InterleaveUpper(d, a, b), odd2 = hn::InterleaveUpper(d, c, e);
+    store(0, hn::ConcatLowerLower(d, even2, even1));
+    store(1, hn::ConcatLowerLower(d, odd2, odd1));
+    store(2, hn::ConcatUpperUpper(d, even2, even1));
+    store(3, hn::ConcatUpperUpper(d, odd2, odd1));
+  } else {
+    const hn::RepartitionToWide<FourTag<T>> pairs;
+    const auto low1 = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+    const auto low2 = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
+    const auto high1 = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+    const auto high2 = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+    store(0, hn::BitCast(d, hn::InterleaveLower(pairs, low1, low2)));
+    store(1, hn::BitCast(d, hn::InterleaveUpper(pairs, low1, low2)));
+    store(2, hn::BitCast(d, hn::InterleaveLower(pairs, high1, high2)));
+    store(3, hn::BitCast(d, hn::InterleaveUpper(pairs, high1, high2)));
+  }
+}
+#endif
+
 // Packs one tile of kLanes. Lanes beyond the last one repeat it: their sums are not stored.
 template <class T, int kLanes>
 HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
@@ -131,9 +186,19 @@ HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
   for (int i = 0; i < kLanes; ++i)
     rows[i] = args.from + args.outer[std::min<std::int64_t>(i, args.lanes - 1)];
   T* to = args.to;
-  for (std::int64_t t = 0; t < args.terms; ++t, to += kLanes) {
+  for (std::int64_t t = 0; t < args.terms;) {
     const std::int64_t offset = args.k[t];
+    if constexpr (kHasFour<T> && kLanes % 4 == 0) {
+      if (t + 4 <= args.terms && are_adjacent(args.k + t, 4)) {
+        for (int i = 0; i < kLanes; i += 4) transpose_four(rows + i, offset, to + i, kLanes);
+        t += 4;
+        to += 4 * kLanes;
+        continue;
+      }
+    }
     for (int i = 0; i < kLanes; ++i) to[i] = rows[i][offset];
+    ++t;
+    to += kLanes;
   }
 }
 
@@ -149,25 +214,17 @@ HWY_NOINLINE void pack_adjacent(const PackArgs<T>& args, std::int64_t num_tiles)
   }
 }
 
-template <class T>
-bool are_adjacent(const PackArgs<T>& args, std::int64_t lanes) {
-  for (std::int64_t i = 1; i < lanes; ++i) {
-    if (args.outer[i] != args.outer[0] + i) return false;
-  }
-  return true;
-}
-
 template <class T, int kLanes>
 void pack_whole_tiles(const PackArgs<T>& args) {
   const std::int64_t num_tiles = args.lanes / kLanes;
-  if (are_adjacent(args, num_tiles * kLanes)) return pack_adjacent<T, kLanes>(args, num_tiles);
+  if (are_adjacent(args.outer, num_tiles * kLanes))
+    return pack_adjacent<T, kLanes>(args, num_tiles);
   for (std::int64_t i = 0; i < num_tiles; ++i) pack_tile<T, kLanes>(args.from_lane(i * kLanes));
 }
 
 // Calls body with the smallest height of tiles, as a constant, that has room for `rows`.
-template <class T, class Body>
+template <int kMost, class Body>
 HWY_INLINE void with_height(std::int64_t rows, const Body& body) {
-  constexpr int kMost = kRowsOf<T>;
   if (rows == 1) return body(std::integral_constant<int, 1>());
   if constexpr (kMost > 2) {
     if (rows == 2) return body(std::integral_constant<int, 2>());
@@ -181,7 +238,7 @@ HWY_INLINE void with_height(std::int64_t rows, const Body& body) {
   body(std::integral_constant<int, kMost>());
 }
 
-template <class T>
+template <class T, int kRows, int kVecs>
 class Blocks {
  public:
   explicit Blocks(const BlockArgs& args) : args_(args), p_(*args.problem), tree_(*args.tree) {
@@ -205,13 +262,12 @@ class Blocks {
   }
 
  private:
-  static constexpr int kRows = kRowsOf<T>;
-  static constexpr int kColumns = WidthOf<T>::kCols;
+  static constexpr int kColumns = Width<T, kVecs>::kCols;
 
   void run_chunk(const gemm::Chunk& chunk, const Range& rows, const Range& columns) const {
     const std::int64_t terms = chunk.k_end - chunk.k_begin;
     pack_a(chunk, rows);
-    const std::int64_t packed_from = pack_b(chunk, columns, rows.size() == 1);
+    const std::int64_t packed_from = pack_b(chunk, columns, rows.size() <= kRows);
     T* slots = slots_;
     for (std::int64_t j = columns.begin; j < columns.end; j += kColumns) {
       for (std::int64_t i = rows.begin; i < rows.end; i += kRows) {
@@ -227,12 +283,13 @@ class Blocks {
             .c_rows = p_.c_rows.data() + i,
             .rows = static_cast<int>(std::min<std::int64_t>(kRows, rows.end - i)),
             .columns = static_cast<int>(std::min<std::int64_t>(kColumns, columns.end - j))};
-        if (j < packed_from) {
-          run_tile<T, 1, false>(tree_, chunk, tile);
-        } else {
-          with_height<T>(tile.rows,
-                         [&](auto height) { run_tile<T, height.value, true>(tree_, chunk, tile); });
-        }
+        with_height<kRows>(tile.rows, [&](auto height) {
+          if (j < packed_from) {
+            run_tile<T, height.value, kVecs, false>(tree_, chunk, tile);
+          } else {
+            run_tile<T, height.value, kVecs, true>(tree_, chunk, tile);
+          }
+        });
         slots += std::int64_t{tree_.num_slots} * kRows * kColumns;
       }
     }
@@ -254,15 +311,15 @@ class Blocks {
     pack_whole_tiles<T, kRows>(args);
     const PackArgs<T> rest = args.from_lane(args.lanes / kRows * kRows);
     if (rest.lanes == 0) return;
-    with_height<T>(rest.lanes, [&](auto height) { pack_tile<T, height.value>(rest); });
+    with_height<kRows>(rest.lanes, [&](auto height) { pack_tile<T, height.value>(rest); });
   }
 
-  // Returns the first column that is packed. A single row reads whole tiles where they lie, if
-  // their columns are adjacent.
-  std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_single_row) const {
+  // Returns the first column that is packed. Where only one tile reads them, whole tiles are read
+  // where they lie, if their columns are adjacent.
+  std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_read_once) const {
     const PackArgs<T> args = pack_args(p_.b, args_.b, columns, chunk, packed_b_);
     const std::int64_t whole = args.lanes / kColumns * kColumns;
-    const bool is_in_place = is_single_row && are_adjacent(args, whole);
+    const bool is_in_place = is_read_once && are_adjacent(args.outer, whole);
     if (!is_in_place) pack_whole_tiles<T, kColumns>(args);
     const PackArgs<T> rest = args.from_lane(whole);
     if (rest.lanes > 0) pack_tile<T, kColumns>(rest);
@@ -284,6 +341,15 @@ class Blocks {
   T* stack_;
   T* slots_;
 };
+
+template <class T>
+void run_blocks(const BlockArgs& args) {
+  if (args.rows.size() <= kRowsOfWide && args.columns.size() > Width<T, 2>::kCols) {
+    Blocks<T, kRowsOfWide, kVecsOfWide<T>>(args).run();
+  } else {
+    Blocks<T, kRowsOf<T>, 2>(args).run();
+  }
+}
 
 }  // namespace tessera::kernels::dot::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
