@@ -104,14 +104,10 @@ HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
   }
 }
 
-// Transposes the elements k to k + 3 of one vector of lanes.
-template <class Rows, class DTo>
-HWY_INLINE void load_transposed(DTo d, const Rows& rows, std::int64_t k, hn::Vec<DTo>* terms) {
+// Transposes the blocks of four rows.
+template <class DTo, class V = hn::Vec<DTo>>
+HWY_INLINE void transpose_blocks(DTo d, V r0, V r1, V r2, V r3, V* terms) {
   const hn::RepartitionToWide<DTo> d2;
-  const auto r0 = load_blocks<0>(d, rows, k);
-  const auto r1 = load_blocks<1>(d, rows, k);
-  const auto r2 = load_blocks<2>(d, rows, k);
-  const auto r3 = load_blocks<3>(d, rows, k);
   const auto a = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
@@ -120,6 +116,13 @@ HWY_INLINE void load_transposed(DTo d, const Rows& rows, std::int64_t k, hn::Vec
   terms[1] = hn::BitCast(d, hn::InterleaveUpper(d2, a, b));
   terms[2] = hn::BitCast(d, hn::InterleaveLower(d2, e, f));
   terms[3] = hn::BitCast(d, hn::InterleaveUpper(d2, e, f));
+}
+
+// Transposes the elements k to k + 3 of one vector of lanes.
+template <class Rows, class DTo>
+HWY_INLINE void load_transposed(DTo d, const Rows& rows, std::int64_t k, hn::Vec<DTo>* terms) {
+  transpose_blocks(d, load_blocks<0>(d, rows, k), load_blocks<1>(d, rows, k),
+                   load_blocks<2>(d, rows, k), load_blocks<3>(d, rows, k), terms);
 }
 
 template <class Rows>

@@ -139,8 +139,14 @@ void sum_rows(const RowsArgs& args) {
 
 // --- B with adjacent k: a vector of columns is transposed in registers
 
-inline constexpr std::int64_t kBytesAhead = 5 * kLineBytes;  // of each column, prefetched
+inline constexpr std::int64_t kBytesAhead = 10 * kLineBytes;  // of each column, prefetched
 inline constexpr std::int64_t kCompetingBytes = 4096;  // between columns in the same set of L1
+
+// To L2: the lines of many columns may need the same few sets of L1.
+template <class T>
+HWY_INLINE void prefetch_column(const T* column) {
+  __builtin_prefetch(column + kBytesAhead / static_cast<std::int64_t>(sizeof(T)), 0, 2);
+}
 
 // Floats. A block has 16 bytes of each column.
 struct FloatTerms {
@@ -150,6 +156,19 @@ struct FloatTerms {
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   static HWY_INLINE void block(const float* const* columns, std::int64_t k, V* steps) {
     load_transposed(D(), TableRows{columns}, k, steps);
+  }
+  // Four blocks. Those of a column are read one after the other, so that its line is read once.
+  static constexpr int kStepsOfLine = 16;
+  static HWY_INLINE void line(const float* const* columns, std::int64_t k, V* steps) {
+    const TableRows rows{columns};
+    V blocks[4][4];
+    for (int i = 0; i < 4; ++i) blocks[0][i] = load_blocks<0>(D(), rows, k + 4 * i);
+    for (int i = 0; i < 4; ++i) blocks[1][i] = load_blocks<1>(D(), rows, k + 4 * i);
+    for (int i = 0; i < 4; ++i) blocks[2][i] = load_blocks<2>(D(), rows, k + 4 * i);
+    for (int i = 0; i < 4; ++i) blocks[3][i] = load_blocks<3>(D(), rows, k + 4 * i);
+    for (int i = 0; i < 4; ++i) {
+      transpose_blocks(D(), blocks[0][i], blocks[1][i], blocks[2][i], blocks[3][i], steps + 4 * i);
+    }
   }
 #endif
   static HWY_INLINE std::uint32_t word(const float* column, std::int64_t k, bool /*is_alone*/) {
@@ -185,6 +204,12 @@ struct HalfTerms {
   }
 };
 
+// Whether registers hold a line of each column.
+template <class Source>
+inline constexpr bool kHasLines = kLanes == 16 && requires {
+  Source::kStepsOfLine;
+};
+
 // The sums of `kVecs` vectors of columns. Lanes beyond the last column repeat it.
 template <class Source, class Product, int kRows, int kVecs>
 HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
@@ -201,12 +226,22 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   std::int64_t step = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   constexpr int kPerLine = static_cast<int>(kLineBytes / 16);  // blocks
-  constexpr auto kAhead = static_cast<std::int64_t>(kBytesAhead / sizeof(T));
   const bool is_alone = args.missing != nullptr && args.missing[args.steps - 1] != 0;
   const std::int64_t whole = args.steps - (is_alone ? 1 : 0);
+  if constexpr (kHasLines<Source> && kVecs == 1) {
+    for (; step + Source::kStepsOfLine <= whole; step += Source::kStepsOfLine) {
+      for (int i = 0; i < kLanes; ++i) prefetch_column(columns[i] + step);
+      V of_columns[count(Source::kStepsOfLine)];
+      Source::line(columns, step, of_columns);
+      for (int s = 0; s < Source::kStepsOfLine; ++s) {
+        acc.template step<Product>(a, of_columns + s);
+        a.a += kRows;
+      }
+    }
+  }
   for (int turn = 0; step + Source::kSteps <= whole; step += Source::kSteps) {
     const std::int64_t k = step * Source::kTerms;
-    for (int i = turn; i < kColumns; i += kPerLine) hwy::Prefetch(columns[i] + k + kAhead);
+    for (int i = turn; i < kColumns; i += kPerLine) prefetch_column(columns[i] + k);
     turn = (turn + 1) % kPerLine;
     V of_columns[count(kVecs)][count(Source::kSteps)];
     for (int j = 0; j < kVecs; ++j) Source::block(columns + j * kLanes, k, of_columns[j]);
@@ -241,7 +276,7 @@ bool do_columns_compete(const RowsArgs& args) {
 
 template <class Source, class Product, int kRows>
 void sum_rows_of_terms(const RowsArgs& args) {
-  const bool is_narrow = do_columns_compete<typename Source::T>(args);
+  const bool is_narrow = kHasLines<Source> || do_columns_compete<typename Source::T>(args);
   std::int64_t column = 0;
   for (; !is_narrow && column + kLanes < args.columns; column += 2 * kLanes)
     sum_terms<Source, Product, kRows, 2>(args, column);

@@ -48,6 +48,7 @@ constexpr std::int64_t kSumFloats = 4096;    // of a grain
 constexpr std::int64_t kStepsInPlace = 128;  // of all columns, one after the other
 constexpr std::int64_t kPackedSteps = 96;
 constexpr std::int64_t kShortLeaf = 32;  // steps of a grain that are too few, unless B is in place
+constexpr std::int64_t kShortLeafInPlace = 12;  // then these
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -249,11 +250,12 @@ class FewRows {
 
 }  // namespace
 
-// B is packed where its columns are not adjacent.
+// B is packed where its columns are not adjacent. Tiles take less time where grains are short.
 void GemmPlan::State::plan_few_rows() {
-  has_few_rows = !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 &&
-                 rows <= gemm::kMostFewRows && n > 0 && k > 0 && problem.row_ends.empty() &&
-                 (is_in_place(*this) || k >= kShortLeaf * std::ssize(steps.leaf_ends));
+  has_few_rows =
+      !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 && rows <= gemm::kMostFewRows &&
+      n > 0 && k > 0 && problem.row_ends.empty() &&
+      k >= (is_in_place(*this) ? kShortLeafInPlace : kShortLeaf) * std::ssize(steps.leaf_ends);
   if (!has_few_rows) return;
   a_order = b_order = {};
   columns_at_once = block_columns(*this);
