@@ -1,43 +1,17 @@
 // Products that a loop makes round by round, which become one product before or after it.
-#include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
 
 #include "ops/control/control.h"
-#include "ops/record.h"
-#include "tests/ops/arrays.h"
+#include "tests/ops/loops.h"
 
 namespace tessera {
 namespace {
 
 using ir::Function;
 
-std::size_t count(const Function& f, const std::string& op) {
-  return static_cast<std::size_t>(std::ranges::count(
-      f.equations, op, [](const ir::Equation& equation) { return *equation.op->name; }));
-}
-
-const Function& body_of(const Function& f) {
-  const auto scan = std::ranges::find(
-      f.equations, "scan", [](const ir::Equation& equation) { return *equation.op->name; });
-  return scan->attributes.body("body");
-}
-
-/// The order of each sum stays as it is, so no bit changes.
-void expect_same_bits(const Function& f, const Function& moved) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  std::vector<ops::HostArray> inputs;
-  for (const ir::ValueId id : f.inputs) {
-    for (float& x : inputs.emplace_back(f.type(id)).data<float>()) x = normal(random);
-  }
-  const auto expected = compile::interpret(f, inputs), found = compile::interpret(moved, inputs);
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(testing::elements<float>(found[i]), testing::elements<float>(expected[i])) << i;
-  }
-}
+using testing::body_of, testing::count, testing::expect_same_bits;
 
 Function moved_out(const Function& f) {
   Function moved = ops::move_products_out_of_loops(f);

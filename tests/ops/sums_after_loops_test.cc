@@ -1,16 +1,15 @@
 // Products that a loop adds to a carry, which become one product after the loop.
-#include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 
 #include "ops/control/control.h"
-#include "ops/record.h"
-#include "tests/ops/arrays.h"
+#include "tests/ops/loops.h"
 
 namespace tessera {
 namespace {
 
 using ir::Function;
+using testing::count, testing::loop_of;
 
 // A scan with a matrix %0 and a row %1 as carries and with rows %2. `lines` make a sum from a
 // product %5 and two views of it, %6 and %8.
@@ -35,16 +34,6 @@ Function loop(const std::string& lines) {
   return %3, %4, %5
 }
 )");
-}
-
-const ir::Equation& scan_of(const Function& f) {
-  return *std::ranges::find(f.equations, "scan",
-                            [](const ir::Equation& equation) { return *equation.op->name; });
-}
-
-std::size_t products(const Function& f) {
-  return static_cast<std::size_t>(std::ranges::count(
-      f.equations, "dot_general", [](const ir::Equation& equation) { return *equation.op->name; }));
 }
 
 /// Compares results. The elements are small whole numbers, so the order of sums changes no bit.
@@ -87,9 +76,9 @@ TEST(SumsAfterLoops, AreOneProduct) {
     const Function f = loop("    " + c.lines + "\n");
     const Function late = ops::sum_products_after_loops(f);
     ir::verify(late, "sum_products_after_loops");
-    EXPECT_EQ(scan_of(late).attributes.integer("num_carry"), c.carries) << ir::print(late);
-    EXPECT_EQ(products(late), c.late) << ir::print(late);
-    EXPECT_EQ(products(scan_of(late).attributes.body("body")), 0U) << ir::print(late);
+    EXPECT_EQ(loop_of(late).attributes.integer("num_carry"), c.carries) << ir::print(late);
+    EXPECT_EQ(count(late, "dot_general"), c.late) << ir::print(late);
+    EXPECT_EQ(count(testing::body_of(late), "dot_general"), 0U) << ir::print(late);
     expect_same_results(f, late);
     EXPECT_EQ(ir::print(ops::sum_products_after_loops(late)), ir::print(late));
   }

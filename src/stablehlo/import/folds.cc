@@ -30,12 +30,16 @@ Join::Join(Context& c, const Region& region, std::size_t count) : c_(c) {
 }
 
 Values Join::operator()(const Values& left, const Values& right) const {
-  ir::Builder& b = c_.b();
+  return nested(c_.b(), captured_, left, right);
+}
+
+Values Join::nested(ir::Builder& b, const Values& captured, const Values& left,
+                    const Values& right) const {
   const Shape shape = b.type(left[0]).shape;
   Values values(function_->values.size(), ir::kNoValue);
   const auto spread = [&](ValueId x) { return ops::broadcast_scalar(b, x, shape); };
   std::size_t next = 0;
-  for (const ValueId each : captured_) values[function_->inputs[next++]] = spread(each);
+  for (const ValueId each : captured) values[function_->inputs[next++]] = spread(each);
   for (const ValueId each : left) values[function_->inputs[next++]] = each;
   for (const ValueId each : right) values[function_->inputs[next++]] = each;
   for (const ir::Equation& equation : function_->equations) {

@@ -1,5 +1,5 @@
-// Bodies of reductions as operations on arrays. All orders are those of the elements, so a body
-// must be associative, and need not commute.
+// Bodies of reductions as operations on arrays. All orders are those of the elements, so the body
+// of a reduction must be associative, and need not commute.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,10 @@ class Join {
   Join(Context& c, const Region& region, std::size_t count);
   /// The arrays of both sides have one shape.
   Values operator()(const Values& left, const Values& right) const;
+  /// The same within a nested function, to which the values that the body captures are given.
+  Values nested(ir::Builder& b, const Values& captured, const Values& left,
+                const Values& right) const;
+  const Values& captured() const { return captured_; }
 
  private:
   Context& c_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <numeric>
 
+#include "ops/control/control.h"
 #include "ops/stablehlo/writer.h"
 #include "stablehlo/import/folds.h"
 #include "stablehlo/import/row_numbers.h"
@@ -134,28 +135,107 @@ bool has_repeats(Context& c, const RowScatter& rows) {
   return num_elements(c.type(rows.numbers).shape) > 1 && !c.boolean("unique_indices");
 }
 
-/// The updates of each row are joined in their order, then the element with them.
-Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
-  ir::Builder& b = c.b();
-  const Join join(c, body, rows.tables.size());
-  if (has_repeats(c, rows)) {
-    const std::int64_t count = num_elements(c.type(rows.numbers).shape);
-    c.need(is_associative(joined_by(body)) || c.op.find(kAssociative) != nullptr,
-           "several updates for one element by such a body");
-    const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
-    rows.numbers = sorted[0];
-    for (ValueId& each : rows.lines) each = ops::gather(b, each, sorted[1], 0);
-    // The last update of a row wins, and that is the join of all.
-    rows.lines = prefixes_joined(c, join, rows.numbers, std::move(rows.lines));
-  }
+/// The elements joined with the updates of their rows, one per row, within any function.
+Values updated(ir::Builder& b, const Join& join, const Values& captured, const RowScatter& rows) {
   Values old;
   for (std::size_t i = 0; i < rows.tables.size(); ++i) old.push_back(rows.read(b, i));
-  const Values changed = join(old, rows.lines);
+  const Values changed = join.nested(b, captured, old, rows.lines);
   Values results;
   for (std::size_t i = 0; i < changed.size(); ++i) {
     results.push_back(rows.written(b, i, changed[i]));
   }
   return results;
+}
+
+/// How many updates of the same row come before each. `numbers`: sorted row numbers.
+ValueId places_in_rows(ir::Builder& b, ValueId numbers) {
+  const std::int64_t count = b.type(numbers).shape[0];
+  const ValueId places = ops::iota(b, DType::i32, {count}, 0);
+  const ValueId is_next = ops::compare(b, "ne", ops::slice_dim(b, numbers, 0, 1, count),
+                                       ops::slice_dim(b, numbers, 0, 0, count - 1));
+  const ValueId is_first =
+      ops::concatenate(b, {ops::full(b, 1, {DType::boolean, {1}}), is_next}, 0);
+  const ValueId firsts = ops::select(b, is_first, places, ops::full_like(b, 0, places));
+  return b.emit("sub", {},
+                {places, b.emit("cummax", {{"dim", kZero}, {"reverse", false}}, {firsts})});
+}
+
+/// The inputs of the functions of a loop in which round r makes the update at place r of each row.
+struct Round {
+  Round(ir::Builder& b, const ir::Builder& around, const Values& consts, const RowScatter& all)
+      : rows{.form = all.form, .numbers = {}, .tables = {}, .lines = {}} {
+    const auto input = [&](ValueId id) { return b.add_input(around.type(id)); };
+    for (const ValueId id : consts) captured.push_back(input(id));
+    rows.numbers = input(all.numbers);
+    places = input(all.numbers);
+    last = b.add_input({DType::i32, {}});
+    for (const ValueId id : all.lines) rows.lines.push_back(input(id));
+    round = b.add_input({DType::i32, {}});
+    for (const ValueId id : all.tables) rows.tables.push_back(input(id));
+  }
+
+  Values captured;
+  RowScatter rows;
+  ValueId places, last, round;
+};
+
+/// The updates of each row are made one after the other, those of different rows at once.
+/// `rows`: sorted by row.
+Values updated_in_rounds(Context& c, const Join& join, const RowScatter& rows) {
+  ir::Builder& b = c.b();
+  const ValueId places = places_in_rows(b, rows.numbers);
+  Values operands = join.captured();
+  const auto add = [&](const Values& more) {
+    operands.insert(operands.end(), more.begin(), more.end());
+  };
+  add({rows.numbers, places, ops::reduce_max(b, places, {0})});
+  add(rows.lines);
+  const std::size_t num_consts = operands.size();
+  add({ops::full(b, 0, {DType::i32, {}})});
+  add(rows.tables);
+
+  const auto condition = std::make_shared<ir::Function>(ir::empty_like(b.function()));
+  ir::Builder in_condition(*condition);
+  const Round asked(in_condition, b, join.captured(), rows);
+  in_condition.set_outputs({ops::compare(in_condition, "le", asked.round, asked.last)});
+
+  const auto body = std::make_shared<ir::Function>(ir::empty_like(b.function()));
+  ir::Builder in_body(*body);
+  Round now(in_body, b, join.captured(), rows);
+  const ValueId is_now =
+      ops::compare(in_body, "eq", now.places,
+                   ops::broadcast_scalar(in_body, now.round, in_body.type(now.places).shape));
+  // Updates of other rounds go to a row that does not exist.
+  now.rows.numbers = ops::select(
+      in_body, is_now, now.rows.numbers,
+      ops::full_like(in_body, static_cast<double>(rows.form.num_rows()), now.rows.numbers));
+  Values next = updated(in_body, join, now.captured, now.rows);
+  next.insert(next.begin(),
+              in_body.emit("add", {}, {now.round, ops::full_like(in_body, 1, now.round)}));
+  in_body.set_outputs(std::move(next));
+
+  Values results = ops::while_loop(b, num_consts, condition, body, operands);
+  results.erase(results.begin());
+  return results;
+}
+
+/// The updates of each row are joined in their order, then the element with them; or the element
+/// with each, where they cannot be joined before.
+Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
+  ir::Builder& b = c.b();
+  const Join join(c, body, rows.tables.size());
+  if (has_repeats(c, rows)) {
+    const std::int64_t count = num_elements(c.type(rows.numbers).shape);
+    const Values sorted = ops::sort(b, {rows.numbers, ops::iota(b, DType::i32, {count}, 0)}, 0);
+    rows.numbers = sorted[0];
+    for (ValueId& each : rows.lines) each = ops::gather(b, each, sorted[1], 0);
+    if (!is_associative(joined_by(body)) && c.op.find(kAssociative) == nullptr) {
+      return updated_in_rounds(c, join, rows);
+    }
+    // The last update of a row wins, and that is the join of all.
+    rows.lines = prefixes_joined(c, join, rows.numbers, std::move(rows.lines));
+  }
+  return updated(b, join, join.captured(), rows);
 }
 
 /// Whether the updates replace what is there.
