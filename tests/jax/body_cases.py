@@ -78,6 +78,14 @@ for kind in ("multiply", "max", "min", "add"):
         random(5, 3), PLACES, UPDATES, tolerance=2e-5)
     add(f"scatter_bf16_{kind}", lambda x, at, u, kind=kind: getattr(x.at[at], kind)(u),
         random(5, 3).astype(jnp.bfloat16), PLACES[:4], UPDATES[:4].astype(jnp.bfloat16))
+for name, function in (("squared", lambda x: x * x - 0.5), ("cos", jnp.cos)):
+    add(f"apply_{name}", lambda x, at, f=function: x.at[at].apply(f), random(5, 3), PLACES,
+        tolerance=2e-5)
+    add(f"apply_one_{name}", lambda x, at, f=function: x.at[at, at % 3].apply(f, mode="drop"),
+        random(5, 3), PLACES, tolerance=2e-5)
+add("apply_rows", jax.vmap(lambda x, at: x.at[at].apply(lambda v: v * 0.5 + 1)), random(4, 7),
+    integers(4, 9, high=7, seed=5), tolerance=2e-5)
+add("apply_integers", lambda x, at: x.at[at].apply(lambda v: v * 3 + 1), np.arange(10), PLACES)
 add("segment_max", lambda u, at: (jax.ops.segment_max(u, at, 7), jax.ops.segment_prod(u, at, 7)),
     UPDATES, PLACES, tolerance=2e-5)
 add("scatter_max_grad", jax.grad(lambda u: jnp.sum(jax.ops.segment_max(u, PLACES, 7)[:5] ** 2)),

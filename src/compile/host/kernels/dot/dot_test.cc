@@ -141,13 +141,14 @@ TEST(Dot, HasBlocks) {
 }
 
 TEST(Dot, RandomSizes) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const auto up_to = [&](std::int64_t most) {
       return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
     };
-    Sizes sizes = {up_to(3), up_to(40), up_to(70), 0, random() % 2 == 0, {}};
+    const std::int64_t most_rows = random() % 2 == 0 ? 3 : 40;
+    Sizes sizes = {up_to(3), up_to(most_rows), up_to(70), 0, random() % 2 == 0, {}};
     for (std::int64_t leaf = up_to(9); leaf > 0; --leaf) {
       if (random() % 4 != 0) sizes.terms += up_to(90);
       sizes.leaf_ends.push_back(sizes.terms);

@@ -379,6 +379,18 @@ TEST(Gemm, FewRows) {
   }
 }
 
+// Up to four tiles of rows read B in place, unless its rows compete for the cache.
+TEST(Gemm, FewTiles) {
+  Random random;
+  for (const std::int64_t m : {9, 12, 16, 20, 24, 31, 32, 33, 40}) {
+    for (const std::int64_t n : {32, 64, 160, 256, 1024}) {
+      const std::int64_t k = random.integer(1, 300);
+      expect_exact(make_case(random, 1, m, n, k, even_leaves(k, 8), false), random);
+      expect_exact(make_case(random, 2, m, n, k, random_leaves(random, k), false), random);
+    }
+  }
+}
+
 // Few rows, and columns whose terms are adjacent: some distances let the columns compete for the
 // cache.
 Case make_columns_apart(Random& random, std::int64_t apart) {
