@@ -11,9 +11,9 @@
 
 namespace tessera::run::pjrt::abi {
 
-Buffer::Buffer(ElementType element, std::vector<std::int64_t> sizes, Device* on,
+Buffer::Buffer(ElementType element, std::vector<std::int64_t> sizes, Memory* in,
                tessera::plugin::TilePtr tile)
-    : type(element), dims(std::move(sizes)), device(on), tile_(std::move(tile)) {
+    : type(element), dims(std::move(sizes)), memory(in), tile_(std::move(tile)) {
   for (std::size_t i = dims.size(); i-- > 0;) {
     minor_to_major.push_back(static_cast<std::int64_t>(i));
   }
@@ -81,10 +81,10 @@ void from_host(abi::BufferFromHost& a) {
                      .wanted = "elements of whole bytes",
                      .cure = "convert the array before it is put on a device"});
   }
-  abi::Device* const device = a.device != nullptr ? a.device : a.memory->device;
+  abi::Memory* const memory = a.memory != nullptr ? a.memory : a.device->memories[0];
   auto tile = std::make_shared<Tile>(Tile{.ready = completed(), .data = nullptr});
   auto buffer = std::make_unique<abi::Buffer>(
-      a.type, std::vector<std::int64_t>(a.dims, a.dims + a.num_dims), device, tile);
+      a.type, std::vector<std::int64_t>(a.dims, a.dims + a.num_dims), memory, tile);
   const std::size_t bytes = buffer->num_bytes();
   tile->data = std::make_shared<run::Buffer>(static_cast<std::int64_t>(bytes));
   if (bytes == 0) {
@@ -128,14 +128,14 @@ void to_host(abi::BufferToHost& a) {
   a.event = new abi::Event{copied};
 }
 
-abi::Buffer* shared_with(const abi::Buffer& buffer, abi::Device* device) {
-  return new abi::Buffer(buffer.type, buffer.dims, device, buffer.tile());
+abi::Buffer* shared_with(const abi::Buffer& buffer, abi::Memory* memory) {
+  return new abi::Buffer(buffer.type, buffer.dims, memory, buffer.tile());
 }
 
-void copy_to_device(abi::BufferCopyToDevice& a) { a.copy = shared_with(*a.buffer, a.device); }
-void copy_to_memory(abi::BufferCopyToMemory& a) {
-  a.copy = shared_with(*a.buffer, a.memory->device);
+void copy_to_device(abi::BufferCopyToDevice& a) {
+  a.copy = shared_with(*a.buffer, a.device->memories[0]);
 }
+void copy_to_memory(abi::BufferCopyToMemory& a) { a.copy = shared_with(*a.buffer, a.memory); }
 
 void destroy(abi::BufferDestroy& a) { delete a.buffer; }
 void element_type_of(abi::BufferElementType& a) { a.value = a.object->type; }
@@ -152,8 +152,8 @@ void layout(abi::BufferLayout& a) {
 }
 
 void size(abi::BufferSize& a) { a.value = a.object->num_bytes(); }
-void device(abi::BufferDevice& a) { a.value = a.object->device; }
-void memory(abi::BufferMemory& a) { a.value = &a.object->device->memory; }
+void device(abi::BufferDevice& a) { a.value = a.object->memory->device; }
+void memory(abi::BufferMemory& a) { a.value = a.object->memory; }
 void remove(abi::BufferDelete& a) { a.object->release(); }
 void is_deleted(abi::BufferIsDeleted& a) { a.value = a.object->is_deleted(); }
 // Otherwise JAX would keep pointers to memory that a donation may overwrite.

@@ -27,9 +27,9 @@ struct Buffer {
   ElementType type = ElementType::f32;
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> minor_to_major;
-  Device* device = nullptr;
+  Memory* memory = nullptr;
 
-  Buffer(ElementType type, std::vector<std::int64_t> dims, Device* device,
+  Buffer(ElementType type, std::vector<std::int64_t> dims, Memory* memory,
          tessera::plugin::TilePtr tile);
 
   std::size_t num_bytes() const;

@@ -17,12 +17,17 @@ Client::Client(int num_devices) {
   for (int id = 0; id < num_devices; ++id) {
     auto device = std::make_unique<Device>();
     device->description = {id, "TesseraDevice(id=" + std::to_string(id) + ")"};
-    device->memory = {id, device.get(), "memory of TesseraDevice " + std::to_string(id)};
-    device->memories[0] = &device->memory;
+    for (std::size_t kind = 0; kind < device->held.size(); ++kind) {
+      const int number = static_cast<int>(memories.size());
+      device->held[kind] = {number, static_cast<int>(kind), device.get(),
+                            std::string(tessera::plugin::kMemoryKinds[kind]) +
+                                " memory of TesseraDevice " + std::to_string(id)};
+      device->memories[kind] = &device->held[kind];
+      memories.push_back(&device->held[kind]);
+    }
     device->self[0] = device.get();
     device->client = this;
     devices.push_back(device.get());
-    memories.push_back(&device->memory);
     topology.descriptions.push_back(&device->description);
     owned.push_back(std::move(device));
   }
@@ -121,7 +126,7 @@ void description_text(abi::DescriptionText& a) { set_text(a, a.object->text); }
 void is_addressable(abi::IsAddressable& a) { a.value = true; }
 void local_id(abi::LocalId& a) { a.value = a.object->description.id; }
 void device_memories(abi::DeviceMemories& a) { set_list(a, std::span(a.object->memories)); }
-void default_memory(abi::DefaultMemory& a) { a.value = &a.object->memory; }
+void default_memory(abi::DefaultMemory& a) { a.value = a.object->memories[0]; }
 
 /// Devices share the memory of the process; tiles that several of them hold exist once.
 void memory_in_use(abi::DeviceMemory& a) {
@@ -145,8 +150,10 @@ void description_attributes(abi::DescriptionAttributes& a) {
 }
 
 void memory_id(abi::MemoryId& a) { a.value = a.object->id; }
-void memory_kind(abi::MemoryKind& a) { set_text(a, kMemoryKind); }
-void memory_kind_id(abi::MemoryKindId& a) { a.value = 0; }
+void memory_kind(abi::MemoryKind& a) {
+  set_text(a, kMemoryKinds[static_cast<std::size_t>(a.object->kind)]);
+}
+void memory_kind_id(abi::MemoryKindId& a) { a.value = a.object->kind; }
 void memory_debug(abi::MemoryDebugText& a) { set_text(a, a.object->text); }
 void memory_text(abi::MemoryText& a) { set_text(a, a.object->text); }
 void memory_devices(abi::MemoryDevices& a) { set_list(a, std::span(a.object->device->self)); }

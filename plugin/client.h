@@ -1,11 +1,21 @@
 // Devices, their memories, and the client that has them.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plugin/completion.h"
 #include "run/pjrt/abi_plugin.h"
+
+namespace tessera::plugin {
+
+/// The default one first.
+inline constexpr std::array<std::string_view, 3> kMemoryKinds = {"device", "pinned_host",
+                                                                 "unpinned_host"};
+
+}  // namespace tessera::plugin
 
 namespace tessera::run::pjrt::abi {
 
@@ -14,8 +24,10 @@ struct DeviceDescription {
   std::string text;
 };
 
+/// A name for the memory of the process: all kinds are the same memory.
 struct Memory {
   int id = 0;
+  int kind = 0;  // number in kMemoryKinds
   Device* device = nullptr;
   std::string text;
 };
@@ -23,8 +35,8 @@ struct Memory {
 /// A virtual device. All compute on the same threads.
 struct Device {
   DeviceDescription description;
-  Memory memory;
-  Memory* memories[1] = {};
+  std::array<Memory, tessera::plugin::kMemoryKinds.size()> held;
+  std::array<Memory*, tessera::plugin::kMemoryKinds.size()> memories = {};  // per kind
   Device* self[1] = {};
   Client* client = nullptr;
 };
@@ -48,7 +60,6 @@ struct Client {
 namespace tessera::plugin {
 
 inline constexpr std::string_view kPlatform = "tessera";
-inline constexpr std::string_view kMemoryKind = "device";
 /// Of this library.
 std::string_view version();
 

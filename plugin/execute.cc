@@ -151,8 +151,8 @@ void execute(abi::Execute& a) {
     for (std::size_t device = 0; device < a.num_devices; ++device) {
       const std::size_t tile = port.tile_of[device];
       abi::Device* const on = a.device != nullptr ? a.device : a.loaded->devices[device];
-      a.outputs[device][i] =
-          new abi::Buffer(port.type, port.dims[tile], on, call->results[i][tile]);
+      a.outputs[device][i] = new abi::Buffer(
+          port.type, port.dims[tile], on->memories[port.memory_kind], call->results[i][tile]);
     }
   }
   for (std::size_t device = 0; a.completed != nullptr && device < a.num_devices; ++device) {

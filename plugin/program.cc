@@ -1,5 +1,6 @@
 #include "plugin/program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -60,6 +61,12 @@ std::string hex(std::string_view data) {
   return text;
 }
 
+/// The number of a memory kind; the default one if there is none of this name.
+std::size_t kind_number(std::string_view name) {
+  const auto* const found = std::ranges::find(kMemoryKinds, name);
+  return found == kMemoryKinds.end() ? 0 : static_cast<std::size_t>(found - kMemoryKinds.begin());
+}
+
 }  // namespace
 
 void Texts::finish() {
@@ -90,7 +97,8 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
                             .parts = program.result_is_complex()[i] ? 1U : 0U};
     results.push_back(port_of(placement, hidden));
     result_shardings.texts.push_back(op_sharding(placement, hidden));
-    memory_kinds.texts.emplace_back(kMemoryKind);
+    results.back().memory_kind = kind_number(program.result_memory_kinds()[i]);
+    memory_kinds.texts.emplace_back(kMemoryKinds[results.back().memory_kind]);
     result_types.push_back(results.back().type);
     const std::vector<std::int64_t>& dims = results.back().dims[0];
     result_dims.insert(result_dims.end(), dims.begin(), dims.end());

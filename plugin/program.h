@@ -19,6 +19,7 @@ struct Port {
   std::size_t num_tiles = 1;
   std::vector<std::size_t> tile_of;             // per device
   std::vector<std::vector<std::int64_t>> dims;  // per tile
+  std::size_t memory_kind = 0;                  // of a result
 };
 
 /// Lists in the form in which the interface wants them.

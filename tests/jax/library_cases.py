@@ -190,6 +190,69 @@ def factorisations_that_are_exported():
 
 
 @case
+def memories_of_the_host():
+    """Arrays name the memory that they are asked to be in; programs read them from there."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"))
+    on_device = NamedSharding(mesh, P("x"))
+    x = jax.device_put(random(8, 4), on_device)
+    for kind in ("pinned_host", "unpinned_host"):
+        on_host = on_device.with_memory_kind(kind)
+        programs = {
+            "put": lambda: jax.device_put(x, on_host),
+            "result": lambda: jax.jit(lambda x: x * 1, out_shardings=on_host)(x),
+            "argument": lambda: jax.jit(lambda x: x * 1, out_shardings=on_host)(
+                jax.device_put(x, on_host)),
+        }
+        # JAX forgets the other kind where only the program says it.
+        if kind == "pinned_host":
+            programs["within"] = lambda: jax.jit(lambda x: jax.device_put(x * 1, on_host))(x)
+            programs["donated"] = lambda: jax.jit(
+                lambda x: jax.device_put(jax.device_put(x, on_device) * 1, on_host),
+                donate_argnums=0)(jax.device_put(x + 0, on_host))
+        for name, program in programs.items():
+            found = program()
+            assert found.sharding.is_equivalent_to(on_host, 2), (name, found.sharding)
+            assert {s.data.sharding.memory_kind for s in found.addressable_shards} == {kind}, name
+            np.testing.assert_array_equal(found, x)
+        back = jax.jit(lambda x: jax.device_put(x, on_device) + 1)(jax.device_put(x, on_host))
+        assert back.sharding.memory_kind == "device", back.sharding
+    assert [m.kind for m in jax.devices()[0].addressable_memories()] == [
+        "device", "pinned_host", "unpinned_host"]
+
+
+@case
+def states_of_optimisers_on_the_host():
+    """Steps take them to the device and back; residuals that wait on the host change no bit."""
+    device = jax.devices()[0]
+    on_host, on_device = (jax.sharding.SingleDeviceSharding(device, memory_kind=kind)
+                          for kind in ("pinned_host", "device"))
+
+    def loss(w, x, policy):
+        def layer(x, w):
+            return jnp.cos(checkpoint_name(jnp.sin(x @ w), "h"))
+        body = jax.checkpoint(layer, policy=policy)
+        return jnp.sum(lax.scan(lambda x, w: (body(x, w), None), x, w)[0])
+
+    offload = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["h"], offload_src="device",
+        offload_dst="pinned_host")
+
+    def step(w, momentum, x, policy):
+        momentum = jax.device_put(momentum, on_device) * 0.9 + jax.grad(loss)(w, x, policy)
+        return w - 0.1 * momentum, jax.device_put(momentum, on_host)
+
+    results = []
+    for policy in (offload, None):
+        w, momentum = jnp.asarray(random(3, 8, 8)) / 8, jax.device_put(jnp.zeros((3, 8, 8)), on_host)
+        for _ in range(3):
+            w, momentum = jax.jit(functools.partial(step, policy=policy), donate_argnums=(0, 1),
+                                  out_shardings=(None, on_host))(w, momentum, random(2, 8))
+        assert momentum.sharding.memory_kind == "pinned_host", momentum.sharding
+        results.append(np.asarray(w))
+    np.testing.assert_array_equal(*results)
+
+
+@case
 def factorisations_of_matrices_with_explicit_shardings():
     mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
     square = random(4, 5, 5) + 4 * np.eye(5, dtype=np.float32)

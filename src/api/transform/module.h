@@ -54,6 +54,8 @@ class ModuleProgram {
   /// Whether it is complex, with the two parts along a last dimension.
   const std::vector<bool>& argument_is_complex() const { return argument_is_complex_; }
   const std::vector<bool>& result_is_complex() const { return result_is_complex_; }
+  /// The kinds of memory that the module states, such as pinned_host; empty texts if it does not.
+  const std::vector<std::string>& result_memory_kinds() const { return result_memory_kinds_; }
   /// The partitioned program, and its collectives with what causes them.
   std::string text() const;
   std::string explain() const;
@@ -82,6 +84,7 @@ class ModuleProgram {
   std::vector<TermDims> result_terms_;
   std::vector<bool> argument_is_complex_;
   std::vector<bool> result_is_complex_;
+  std::vector<std::string> result_memory_kinds_;
 };
 
 }  // namespace tessera::detail

@@ -66,6 +66,8 @@ struct Imported {
   std::vector<TermDims> argument_terms, result_terms;
   /// Per argument and result: whether it is complex. Then its last dimension has the two parts.
   std::vector<bool> argument_is_complex, result_is_complex;
+  /// Per result: the kind of memory that the module states for it; empty if it does not.
+  std::vector<std::string> result_memory_kinds;
   Span where;  // of `main`
 };
 

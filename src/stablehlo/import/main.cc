@@ -64,6 +64,8 @@ void place_results(ModuleContext& context, const Operation& main, Frame& frame, 
     const Unreduced terms = unreduced_over(context, sharding, main);
     result.result_terms.push_back({terms.axes.size(), terms.reduction});
     result.result_is_complex.push_back(is_complex_value(context, returned[i]));
+    const Attribute* const memory = listed(main, "res_attrs", i, "mhlo.memory_kind");
+    result.result_memory_kinds.emplace_back(memory == nullptr ? "" : memory->text);
     if (sharding == nullptr) continue;
     Sharding wanted = placed(context, *sharding, frame.type(outputs[i]),
                              result.result_is_complex[i], terms.axes, main);
