@@ -124,6 +124,17 @@ std::string_view text_of(const Operation& op, std::string_view attribute) {
   return found == nullptr ? std::string_view() : found->text;
 }
 
+std::int64_t setting_of(Context& c, std::string_view name) {
+  const Attribute& settings = c.attribute("mhlo.backend_config");
+  for (std::size_t i = 0; i + 1 < settings.items.size(); i += 2) {
+    const Attribute& value = *settings.items[i + 1];
+    if (settings.items[i]->text == name && value.kind == Attribute::Kind::integer) {
+      return value.numbers[0];
+    }
+  }
+  c.unsupported("no setting " + std::string(name));
+}
+
 bool is_complex(const bytecode::Type& type) {
   return type.kind == bytecode::Type::Kind::tensor &&
          type.types[0]->kind == bytecode::Type::Kind::complex;

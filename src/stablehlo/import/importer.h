@@ -151,6 +151,8 @@ std::string_view joined_by(const Region& body);
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
 /// The custom call ApproxTopK: the exact greatest or least elements.
 Values approx_top_k(Context& c);
+/// The integer `name` of the settings of a custom call.
+std::int64_t setting_of(Context& c, std::string_view name);
 /// The custom call of a factorisation; nullopt if it is another function.
 std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
 /// The custom call with which programs call the host program.

@@ -134,18 +134,6 @@ Values reduce(Context& c) {
           ops::convert(c.b(), place, c.result(1).dtype)};
 }
 
-/// The integer `name` of the settings of a custom call.
-std::int64_t setting_of(Context& c, std::string_view name) {
-  const Attribute& settings = c.attribute("mhlo.backend_config");
-  for (std::size_t i = 0; i + 1 < settings.items.size(); i += 2) {
-    const Attribute& value = *settings.items[i + 1];
-    if (settings.items[i]->text == name && value.kind == Attribute::Kind::integer) {
-      return value.numbers[0];
-    }
-  }
-  c.unsupported("no setting " + std::string(name));
-}
-
 /// Finds by which operands a sort compares: the elements of the first ascend, where these are equal
 /// those of the second, and so on.
 class Comparator {
