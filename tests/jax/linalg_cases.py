@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
+from jax import export
 
 from cases import main, same
 
@@ -35,9 +36,23 @@ def loss(function):
     return total
 
 
-def add(name, function, *args, differentiable=True):
+def exported(function):
+    """As a program for JAX's CPU backend, which calls LAPACK."""
+    def call(*args):
+        types = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
+        unchecked = [export.DisabledSafetyCheck.platform()]
+        return export.export(jax.jit(function), platforms=["cpu"],
+                             disabled_checks=unchecked)(*types).call(*args)
+
+    return call
+
+
+def add_case(name, function, *args, differentiable=True, is_exported=True):
     tolerance = 2e-4 if np.finfo(args[0].dtype).bits == 32 else 1e-9
     CASES[name] = functools.partial(same, function, *args, tolerance=tolerance)
+    if is_exported:
+        CASES[name + "_exported"] = functools.partial(same, exported(function), *args,
+                                                      tolerance=tolerance)
     if differentiable:
         gradient = jax.grad(loss(function), argnums=tuple(range(len(args))))
         CASES[name + "_grad"] = functools.partial(same, gradient, *args, tolerance=tolerance)
@@ -48,41 +63,41 @@ def add_factorisations(tag, batch, n, m, dtype):
     other = array(*batch, n, m, dtype=dtype)
     tall = dominant(*batch, max(n, m), min(n, m), dtype=dtype) if n == m else array(
         *batch, max(n, m), min(n, m), dtype=dtype)
-    add("cholesky" + tag, jnp.linalg.cholesky, square)
-    add("cholesky_upper" + tag, lambda x: jnp.linalg.cholesky(x, upper=True), square)
-    add("eigh" + tag, absolute(jnp.linalg.eigh), square)
-    add("eigh_upper" + tag, absolute(lambda x: jnp.linalg.eigh(x, UPLO="U")), square)
-    add("eigvalsh" + tag, jnp.linalg.eigvalsh, square)
-    add("qr" + tag, jnp.linalg.qr, tall)
+    add_case("cholesky" + tag, jnp.linalg.cholesky, square)
+    add_case("cholesky_upper" + tag, lambda x: jnp.linalg.cholesky(x, upper=True), square)
+    add_case("eigh" + tag, absolute(jnp.linalg.eigh), square)
+    add_case("eigh_upper" + tag, absolute(lambda x: jnp.linalg.eigh(x, UPLO="U")), square)
+    add_case("eigvalsh" + tag, jnp.linalg.eigvalsh, square)
+    add_case("qr" + tag, jnp.linalg.qr, tall)
     for mode in ("complete", "r", "raw"):
-        add(f"qr_{mode}{tag}", functools.partial(jnp.linalg.qr, mode=mode), other,
+        add_case(f"qr_{mode}{tag}", functools.partial(jnp.linalg.qr, mode=mode), other,
             differentiable=False)
-    add("svd" + tag, absolute(lambda x: jnp.linalg.svd(x, full_matrices=False)), other)
-    add("svdvals" + tag, jnp.linalg.svdvals, other)
-    add("svd_full" + tag, lambda x: jnp.abs(jnp.matmul(*(
+    add_case("svd" + tag, absolute(lambda x: jnp.linalg.svd(x, full_matrices=False)), other)
+    add_case("svdvals" + tag, jnp.linalg.svdvals, other)
+    add_case("svd_full" + tag, lambda x: jnp.abs(jnp.matmul(*(
         f(jnp.linalg.svd(x)[0]) for f in (lambda u: u, lambda u: jnp.swapaxes(u, -1, -2))))),
         other, differentiable=False)
-    add("lu" + tag, jax.lax.linalg.lu, other, differentiable=False)
-    add("lu_square" + tag, lambda x: jsl.lu_factor(x)[0], square)
+    add_case("lu" + tag, jax.lax.linalg.lu, other, differentiable=False)
+    add_case("lu_square" + tag, lambda x: jsl.lu_factor(x)[0], square)
 
 
 def add_systems(tag, batch, n, m, dtype):
     square, right = dominant(*batch, n, n, dtype=dtype), array(*batch, n, m, dtype=dtype)
-    add("solve" + tag, jnp.linalg.solve, square, right)
-    add("inv" + tag, jnp.linalg.inv, square)
-    add("det" + tag, jnp.linalg.det, square)
-    add("slogdet" + tag, lambda x: tuple(jnp.linalg.slogdet(x)), square)
-    add("cho_solve" + tag, lambda x, y: jsl.cho_solve((x, True), y), square, right)
-    add("pinv" + tag, jnp.linalg.pinv, array(*batch, n + 1, n, dtype=dtype))
-    add("matrix_rank" + tag, jnp.linalg.matrix_rank, square, differentiable=False)
-    add("lstsq" + tag, lambda x, y: jnp.linalg.lstsq(x, y)[0], dominant(n, n, dtype=dtype),
+    add_case("solve" + tag, jnp.linalg.solve, square, right)
+    add_case("inv" + tag, jnp.linalg.inv, square)
+    add_case("det" + tag, jnp.linalg.det, square)
+    add_case("slogdet" + tag, lambda x: tuple(jnp.linalg.slogdet(x)), square)
+    add_case("cho_solve" + tag, lambda x, y: jsl.cho_solve((x, True), y), square, right)
+    add_case("pinv" + tag, jnp.linalg.pinv, array(*batch, n + 1, n, dtype=dtype))
+    add_case("matrix_rank" + tag, jnp.linalg.matrix_rank, square, differentiable=False)
+    add_case("lstsq" + tag, lambda x, y: jnp.linalg.lstsq(x, y)[0], dominant(n, n, dtype=dtype),
         array(n, m, dtype=dtype))
     for bits in range(8):
         how = dict(lower=bool(bits & 1), trans=bits >> 1 & 1, unit_diagonal=bool(bits & 4))
-        add(f"solve_triangular_{bits}{tag}",
+        add_case(f"solve_triangular_{bits}{tag}",
             functools.partial(jsl.solve_triangular, **how), square, right)
     for transpose_a in (False, True):
-        add(f"triangular_right_{transpose_a}{tag}",
+        add_case(f"triangular_right_{transpose_a}{tag}",
             lambda x, y, t=transpose_a: jax.lax.linalg.triangular_solve(
                 x, y, left_side=False, transpose_a=t, lower=True),
             square, array(*batch, m, n, dtype=dtype))
@@ -91,6 +106,7 @@ def add_systems(tag, batch, n, m, dtype):
 def add_nonsymmetric(tag, batch, n, m, dtype):
     """What JAX's CPU backend computes."""
     square = dominant(*batch, n, n, dtype=dtype)
+    add = functools.partial(add_case, is_exported=False)
     add("eigvals" + tag, absolute(jnp.linalg.eigvals), square)
     add("eig" + tag, absolute(jnp.linalg.eig), square, differentiable=False)
     for output in ("real", "complex"):
