@@ -243,7 +243,8 @@ def states_of_optimisers_on_the_host():
 
     results = []
     for policy in (offload, None):
-        w, momentum = jnp.asarray(random(3, 8, 8)) / 8, jax.device_put(jnp.zeros((3, 8, 8)), on_host)
+        w = jnp.asarray(random(3, 8, 8)) / 8
+        momentum = jax.device_put(jnp.zeros_like(w), on_host)
         for _ in range(3):
             w, momentum = jax.jit(functools.partial(step, policy=policy), donate_argnums=(0, 1),
                                   out_shardings=(None, on_host))(w, momentum, random(2, 8))

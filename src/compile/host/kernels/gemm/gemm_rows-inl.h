@@ -152,13 +152,13 @@ HWY_INLINE void prefetch_column(const T* column) {
 struct FloatTerms {
   using T = float;
   static constexpr int kTerms = 1;
-  static constexpr int kSteps = 4;  // of a block
+  static constexpr int kSteps = 4;                            // of a block
+  static constexpr int kStepsOfLine = kLanes == 16 ? 16 : 0;  // 0: registers hold no lines
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   static HWY_INLINE void block(const float* const* columns, std::int64_t k, V* steps) {
     load_transposed(D(), TableRows{columns}, k, steps);
   }
   // Four blocks. Those of a column are read one after the other, so that its line is read once.
-  static constexpr int kStepsOfLine = 16;
   static HWY_INLINE void line(const float* const* columns, std::int64_t k, V* steps) {
     const TableRows rows{columns};
     V blocks[4][4];
@@ -184,6 +184,7 @@ struct HalfTerms {
   using T = std::uint16_t;
   static constexpr int kTerms = To::kTerms;
   static constexpr int kSteps = 8 / kTerms;
+  static constexpr int kStepsOfLine = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   static HWY_INLINE void block(const std::uint16_t* const* columns, std::int64_t k, V* steps) {
     V32 pairs[4];
@@ -204,12 +205,6 @@ struct HalfTerms {
   }
 };
 
-// Whether registers hold a line of each column.
-template <class Source>
-inline constexpr bool kHasLines = kLanes == 16 && requires {
-  Source::kStepsOfLine;
-};
-
 // The sums of `kVecs` vectors of columns. Lanes beyond the last column repeat it.
 template <class Source, class Product, int kRows, int kVecs>
 HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
@@ -228,7 +223,7 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   constexpr int kPerLine = static_cast<int>(kLineBytes / 16);  // blocks
   const bool is_alone = args.missing != nullptr && args.missing[args.steps - 1] != 0;
   const std::int64_t whole = args.steps - (is_alone ? 1 : 0);
-  if constexpr (kHasLines<Source> && kVecs == 1) {
+  if constexpr (Source::kStepsOfLine > 0 && kVecs == 1) {
     for (; step + Source::kStepsOfLine <= whole; step += Source::kStepsOfLine) {
       for (int i = 0; i < kLanes; ++i) prefetch_column(columns[i] + step);
       V of_columns[count(Source::kStepsOfLine)];
@@ -276,7 +271,7 @@ bool do_columns_compete(const RowsArgs& args) {
 
 template <class Source, class Product, int kRows>
 void sum_rows_of_terms(const RowsArgs& args) {
-  const bool is_narrow = kHasLines<Source> || do_columns_compete<typename Source::T>(args);
+  const bool is_narrow = Source::kStepsOfLine > 0 || do_columns_compete<typename Source::T>(args);
   std::int64_t column = 0;
   for (; !is_narrow && column + kLanes < args.columns; column += 2 * kLanes)
     sum_terms<Source, Product, kRows, 2>(args, column);
