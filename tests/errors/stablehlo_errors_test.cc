@@ -102,11 +102,11 @@ std::string import_error_of(const std::string& name) {
 }
 
 TEST(StableHloErrors, AFunctionThatTheIrLacks) {
-  EXPECT_EQ(import_error_of("qr"),
+  EXPECT_EQ(import_error_of("hessenberg"),
             "stablehlo: vhlo.custom_call_v1 is not supported here\n"
-            "  where:  programs.py:360\n"
-            "  found:  the function lapack_sgeqrf_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
-            "tensor<4xf32>)\n"
+            "  where:  programs.py:552\n"
+            "  found:  the function lapack_sgehrd_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
+            "tensor<3xf32>, tensor<i32>)\n"
             "  wanted: the operations that docs/stablehlo.md lists\n"
             "  cure:   write this line of the program with other functions");
 }

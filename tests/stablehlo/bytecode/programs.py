@@ -533,6 +533,25 @@ def host_calls():
     add("tokens", jax.jit(ordered), np.arange(4, dtype=np.float32))
 
 
+def calls_of_lapack():
+    x = floats(2, 5, 4)
+    spd = jnp.matmul(x.swapaxes(1, 2), x) + np.eye(4, dtype=np.float32)
+
+    def factorisations(x, spd):
+        q, r = jnp.linalg.qr(x)
+        u, s, vt = jnp.linalg.svd(x)
+        values, vectors = jnp.linalg.eigh(spd)
+        transposed = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(spd[0]), True), spd[1])
+        return (jnp.abs(q), jnp.abs(r), s, jnp.matmul(u[..., :4] * s[:, None], vt),
+                jnp.matmul(u.swapaxes(1, 2), u), values,
+                jnp.matmul(vectors * values[:, None], vectors.swapaxes(1, 2)),
+                jnp.linalg.solve(spd, x.swapaxes(1, 2)), jnp.linalg.cholesky(-spd), transposed,
+                jax.scipy.linalg.lu_factor(spd[0] - 3))
+
+    add("factorisations", factorisations, x, np.asarray(spd))
+    add("hessenberg", lambda x: jax.scipy.linalg.hessenberg(x), np.asarray(spd[0]))
+
+
 for family in (
     bodies,
     complex_numbers,
@@ -546,6 +565,7 @@ for family in (
     random,
     linear_algebra,
     training,
+    calls_of_lapack,
 ):
     family()
 if len(jax.devices()) >= 8:
