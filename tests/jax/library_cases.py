@@ -190,6 +190,38 @@ def factorisations_that_are_exported():
 
 
 @case
+def inspected_shardings():
+    """Those that partitioning chose, once per program, also in loops and derivatives."""
+    mesh = Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("x", "y"))
+    seen = []
+
+    def watched(x):
+        jax.debug.inspect_array_sharding(x, callback=seen.append)
+        return x
+
+    def expect(specs, function, spec):
+        x = jax.device_put(random(8, 16), NamedSharding(mesh, spec))
+        seen.clear()
+        jax.block_until_ready(jax.jit(function)(x))
+        assert len(seen) == len(specs), (seen, spec)
+        for found, wanted in zip(seen, specs):
+            assert isinstance(found, NamedSharding), found
+            assert found.is_equivalent_to(NamedSharding(mesh, wanted), 2), (found, wanted)
+
+    for spec in (P("x", "y"), P("y", "x"), P(None, ("y", "x")), P(("x", "y")), P("y"), P()):
+        transposed = P(*reversed((*spec, None, None)[:2]))
+        expect([spec], lambda x: jnp.sin(watched(x)), spec)
+        expect([spec, transposed], lambda x: jnp.sin(watched(watched(x).T * 2)), spec)
+        expect([spec], jax.grad(lambda x: jnp.sum(watched(x) ** 2)), spec)
+        expect([spec], lambda x: lax.scan(lambda c, _: (watched(c) * 2, None), x, None,
+                                          length=3)[0], spec)
+    tiles = jax.shard_map(lambda x: watched(x) * 2, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    expect([P()], tiles, P("x"))
+    jax.jit(watched)(np.float32(1))
+    assert seen[-1].is_fully_replicated, seen
+
+
+@case
 def memories_of_the_host():
     """Arrays name the memory that they are asked to be in; programs read them from there."""
     mesh = jax.make_mesh((4, 2), ("x", "y"))

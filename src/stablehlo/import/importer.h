@@ -157,6 +157,8 @@ std::int64_t setting_of(Context& c, std::string_view name);
 std::optional<Values> linear_algebra_call(Context& c, std::string_view function);
 /// The custom call with which programs call the host program.
 Values host_call(Context& c);
+/// The custom call that asks for the sharding of a value. Its function gets it as text.
+Values inspection(Context& c);
 /// Whether the functions of an operation have such calls, and devices may take different ones.
 bool calls_host_by_device(const ModuleContext& context, const Operation& op);
 bool is_token(const Context& c, ValueNumber value);

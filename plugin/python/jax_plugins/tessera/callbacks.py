@@ -23,8 +23,11 @@ from jax._src import debugging
 from jax._src import dispatch
 from jax._src import dtypes
 from jax._src import effects
+from jax._src import mesh as mesh_lib
+from jax._src import sharding_impls
 from jax._src import xla_bridge
 from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
@@ -137,6 +140,23 @@ class _Function:
         for i, value in enumerate(given):
             value = np.ascontiguousarray(value)
             ctypes.memmove(results[i], value.ctypes.data, value.nbytes)
+
+
+class _Inspection:
+    """Gets the shard numbers of all devices as text, when a program is partitioned. They may come
+    several times; the first ones are told."""
+
+    def __init__(self, tell):
+        self.name = "jax.debug.inspect_array_sharding"
+        self.tell = tell
+        self.number = next(_numbers)
+        _known[self.number] = self
+
+    def call(self, arguments, _):
+        tell, self.tell = self.tell, None
+        if tell is not None:
+            text = ctypes.string_at(arguments[0]).decode()
+            tell([tuple(map(int, filter(None, device.split(",")))) for device in text.split(";")])
 
 
 def _lines(error):
@@ -278,6 +298,51 @@ def _debug_print(ctx, *args, fmt, ordered, partitioned, in_tree, static_args, np
         partitioned=partitioned)
 
 
+def _hlo_sharding(shards, count):
+    """Of `count` devices with these shards; a program without a mesh has those of one device."""
+    tiles = sorted(set(shards))
+    if len(tiles) == 1:
+        return sharding_impls.replicated_hlo_sharding
+    copies = count // len(tiles)
+    proto = xla_client.OpSharding()
+    proto.type = xla_client.OpSharding.Type.OTHER
+    proto.tile_assignment_dimensions = [1 + max(places) for places in zip(*tiles)]
+    proto.tile_assignment_devices = sorted(range(count), key=lambda device: shards[device])
+    if copies > 1:
+        proto.tile_assignment_dimensions = [*proto.tile_assignment_dimensions, copies]
+        proto.replicate_on_last_tile_dim = True
+    return xla_client.HloSharding.from_proto(proto)
+
+
+def _inspect_sharding(ctx, value, *, callback):
+    """As in JAX, but that the library tells shards instead of XLA its own sharding."""
+    axis_context = ctx.module_context.axis_context
+    if isinstance(axis_context, sharding_impls.SPMDAxisContext):  # the tiles of a shard_map
+        callback(jax.sharding.NamedSharding(axis_context.mesh, jax.sharding.PartitionSpec()))
+        return []
+    devices = axis_context.device_assignment
+    mesh = mesh_lib.thread_resources.env.physical_mesh
+    if axis_context.abstract_mesh is not None:
+        mesh = mesh_lib.Mesh(np.array(devices).reshape(axis_context.abstract_mesh.axis_sizes),
+                             axis_context.abstract_mesh.axis_names)
+
+    def tell(shards):
+        sharding = _hlo_sharding(shards, len(devices))
+        if mesh.empty:
+            return callback(sharding_impls.GSPMDSharding(devices, sharding))
+        spec = sharding_impls.parse_flatten_op_sharding(sharding, mesh)[0]
+        return callback(jax.sharding.NamedSharding(mesh, spec))
+
+    if len(devices) == 1:
+        tell([()])
+        return []
+    inspection = _Inspection(tell)
+    ctx.module_context.add_keepalive(inspection)
+    mlir.custom_call("tessera.inspect_sharding", result_types=[], operands=[value],
+                     backend_config=str(inspection.number), has_side_effect=True)
+    return []
+
+
 def _emit_python_callback(of_jax):
     """With which other primitives, in JAX and beyond, call functions."""
     @functools.wraps(of_jax)
@@ -321,6 +386,7 @@ def register(library_path):
                             (jax_callback.io_callback_p, _io_callback),
                             (debugging.debug_callback_p, _debug_callback),
                             (debugging.debug_print_p, _debug_print),
+                            (debugging.inspect_sharding_p, _inspect_sharding),
                             (checkify.check_p, checkify.check_lowering_rule)):
         mlir.register_lowering(primitive, rule, platform="tessera")
     jax_callback.emit_python_callback = _emit_python_callback(jax_callback.emit_python_callback)
