@@ -63,7 +63,8 @@ inline constexpr bool kHasFour = hn::MaxLanes(FourTag<T>()) == 4;
 template <class T>
 HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, T* to,
                                std::int64_t apart) {
-  const FourTag<T> d;
+  using D = FourTag<T>;
+  const D d;
   const auto a = hn::LoadU(d, lanes[0] + offset), b = hn::LoadU(d, lanes[1] + offset);
   const auto c = hn::LoadU(d, lanes[2] + offset), e = hn::LoadU(d, lanes[3] + offset);
   const auto store = [&](int term, auto x) HWY_ATTR { hn::StoreU(x, d, to + term * apart); };
@@ -75,7 +76,7 @@ HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, T* to
     store(2, hn::ConcatUpperUpper(d, even2, even1));
     store(3, hn::ConcatUpperUpper(d, odd2, odd1));
   } else {
-    const hn::RepartitionToWide<FourTag<T> > pairs;
+    const hn::RepartitionToWide<D> pairs;
     const auto low1 = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
     const auto low2 = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
     const auto high1 = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
