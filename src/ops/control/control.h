@@ -85,8 +85,8 @@ Function hoist_loop_invariants(Function function);
 /// functions: before the scan where they multiply what is scanned with what is the same in all
 /// rounds, after it where their results are only stacked.
 Function move_products_out_of_loops(Function function);
-/// The function with matrices that loops multiply few rows with transposed before the loops, also
-/// inside nested functions, where the terms of each sum are adjacent instead of the sums.
+/// The function in which a matrix that a loop multiplies few rows with is transposed before the
+/// loop if the terms of each sum are next to each other in memory. Also inside nested functions.
 Function transpose_before_loops(Function function);
 /// The function with products that its scans add to their carries in each round computed after the
 /// loop, for all rounds at once, also inside nested functions. Sums have another order then.

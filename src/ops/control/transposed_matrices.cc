@@ -1,6 +1,7 @@
-// A product of few rows takes the time of reading its matrix, which is several times as long where
-// the terms of each sum are adjacent instead of the sums. A loop that multiplies by the same matrix
-// in each round, as the gradients of recurrent layers do, gets it transposed from outside.
+// A product of few rows takes as long as reading its matrix. If the terms of each sum are next to
+// each other in memory, and not the elements that belong to different sums, reading it takes two to
+// four times as long. A loop that multiplies by such a matrix in each round, as the gradients of
+// recurrent layers do, gets it transposed from outside.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -67,7 +68,7 @@ class Matrices {
     }
   }
 
-  /// The operand of a product of few rows that is a matrix whose sums are not adjacent.
+  /// The operand of a product of few rows that is such a matrix, with adjacent terms.
   std::optional<Side> transposed_side(const Equation& product) const {
     if (product.op != &dot_general_op) return std::nullopt;
     const Side sides[] = {{0, "lhs"}, {1, "rhs"}};
@@ -100,7 +101,8 @@ class Matrices {
   std::map<ValueId, Ints> order_;  // their dimensions as they lie in memory, the outermost first
 };
 
-/// Dimensions of the batch first, then those of the sum: those of its results are adjacent then.
+/// The order in which elements of different sums are adjacent: the dimensions of the batch first,
+/// then those of the sum.
 Ints permutation_for(const Equation& product, const Side& side, std::size_t rank) {
   Ints permutation = product.attributes.ints(side.batch());
   const Ints& contract = product.attributes.ints(side.contract());
