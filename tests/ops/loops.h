@@ -26,6 +26,15 @@ inline const ir::Function& body_of(const ir::Function& f, std::string_view op = 
   return loop_of(f, op).attributes.body("body");
 }
 
+/// What a pass makes of the function, which must be valid and which the pass must leave as it is.
+inline ir::Function changed_by(ir::Function (*pass)(ir::Function), const char* name,
+                               const ir::Function& f) {
+  ir::Function changed = pass(f);
+  ir::verify(changed, name);
+  EXPECT_EQ(ir::print(pass(changed)), ir::print(changed));
+  return changed;
+}
+
 /// Expects the same bits of both functions, of random inputs. Those of integers are 0.
 inline void expect_same_bits(const ir::Function& f, const ir::Function& changed) {
   std::mt19937 random(5);

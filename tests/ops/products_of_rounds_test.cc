@@ -14,10 +14,7 @@ using ir::Function;
 using testing::body_of, testing::count, testing::expect_same_bits;
 
 Function moved_out(const Function& f) {
-  Function moved = ops::move_products_out_of_loops(f);
-  ir::verify(moved, "move_products_out_of_loops");
-  EXPECT_EQ(ir::print(ops::move_products_out_of_loops(moved)), ir::print(moved));
-  return moved;
+  return testing::changed_by(ops::move_products_out_of_loops, "move_products_out_of_loops", f);
 }
 
 /// A scan of slices %3 with two constants, %0 and %1, and a carry %2.

@@ -13,10 +13,7 @@ using ir::Function;
 using testing::body_of, testing::count, testing::expect_same_bits;
 
 Function transposed(const Function& f) {
-  Function changed = ops::transpose_before_loops(f);
-  ir::verify(changed, "transpose_before_loops");
-  EXPECT_EQ(ir::print(ops::transpose_before_loops(changed)), ir::print(changed));
-  return changed;
+  return testing::changed_by(ops::transpose_before_loops, "transpose_before_loops", f);
 }
 
 struct Sizes {
