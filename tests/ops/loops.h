@@ -6,6 +6,7 @@
 #include <random>
 #include <string_view>
 
+#include "ir/text.h"
 #include "ops/record.h"
 #include "tests/ops/arrays.h"
 
