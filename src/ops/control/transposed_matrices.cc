@@ -69,17 +69,18 @@ class Matrices {
   }
 
   /// The operand of a product of few rows that is such a matrix, with adjacent terms.
-  std::optional<Side> transposed_side(const Equation& product) const {
+  /// `b` knows the types of its operands, of which some may be new.
+  std::optional<Side> transposed_side(const Builder& b, const Equation& product) const {
     if (product.op != &dot_general_op) return std::nullopt;
     const Side sides[] = {{0, "lhs"}, {1, "rhs"}};
     for (const Side& side : sides) {
       const Side& other = sides[1 - side.operand];
-      const Type& type = body_.type(product.operands[side.operand]);
+      const Type& type = b.type(product.operands[side.operand]);
       if ((type.dtype == DType::f32 || type.dtype == DType::f64) &&
           has_adjacent_terms(product, side) &&
           static_cast<std::int64_t>(size_bytes(type)) <= kMostBytes &&
           rows_of(type, product, side) >= kLeastColumns &&
-          rows_of(body_.type(product.operands[other.operand]), product, other) <= kMostRows) {
+          rows_of(b.type(product.operands[other.operand]), product, other) <= kMostRows) {
         return side;
       }
     }
@@ -123,7 +124,7 @@ Transposed transposed_in(const Function& body, std::size_t num_consts) {
   const Matrices matrices(body, num_consts);
   std::map<std::pair<ValueId, Ints>, ValueId> known;
   const auto replace = [&](Builder& b, Equation& product) -> std::optional<std::vector<ValueId>> {
-    const std::optional<Side> side = matrices.transposed_side(product);
+    const std::optional<Side> side = matrices.transposed_side(b, product);
     if (!side) return std::nullopt;
     const ValueId matrix = product.operands[side->operand];
     const Ints permutation = permutation_for(product, *side, body.type(matrix).shape.size());
