@@ -43,6 +43,15 @@ bool is_scan_of_rounds(const Equation& equation) {
   return !parts.are_microbatches && parts.length > 1;
 }
 
+std::int64_t free_extent(const Type& operand, const Equation& product, const std::string& side) {
+  std::int64_t others = 1;
+  for (const char* kind : {"_batch", "_contract"}) {
+    for (const std::int64_t dim : product.attributes.ints(side + kind))
+      others *= operand.shape[static_cast<std::size_t>(dim)];
+  }
+  return others == 0 ? 0 : num_elements(operand.shape) / others;
+}
+
 Function with_replaced(
     Function f,
     const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace) {

@@ -147,23 +147,21 @@ bool shorten(Equation& loop, Function& around, ir::Effects& effects) {
   return true;
 }
 
-Function hoisted_here(Function f, ir::Effects& effects) {
-  std::vector<Equation> equations = std::move(f.equations);
-  f.equations.clear();
-  bool is_changed = false;
-  for (Equation& equation : equations) {
-    is_changed = (has_hoistable_rounds(equation) && shorten(equation, f, effects)) || is_changed;
-    f.equations.push_back(std::move(equation));
-  }
-  return is_changed ? ir::without_dead_code(std::move(f)) : f;
-}
-
 }  // namespace
 
 bool has_hoistable_rounds(const Equation& equation) {
   if (equation.op == &while_op) return true;
   // A pipeline runs the rounds in stages, which must contain all that they need.
   return equation.op == &scan_op && !scan_parts(equation).are_microbatches;
+}
+
+Function with_changed_loops(Function f, const std::function<bool(Equation&, Function&)>& change) {
+  bool is_changed = false;
+  f = with_replaced(std::move(f), [&](Builder& b, Equation& loop) {
+    is_changed = (has_hoistable_rounds(loop) && change(loop, b.function())) || is_changed;
+    return std::optional<std::vector<ValueId>>();
+  });
+  return is_changed ? ir::without_dead_code(std::move(f)) : f;
 }
 
 void compute_before(Equation& loop, Function& around, const std::vector<ValueId>& values) {
@@ -209,7 +207,11 @@ Function hoist_loop_invariants(Function function) {
   // What nobody needs may depend on the round.
   function = ir::without_dead_code(std::move(function));
   ir::Effects effects;
-  const auto change = [&](Function f) { return hoisted_here(std::move(f), effects); };
+  const auto change = [&](Function f) {
+    return with_changed_loops(std::move(f), [&](Equation& loop, Function& around) {
+      return shorten(loop, around, effects);
+    });
+  };
   return change(ir::with_changed_bodies(std::move(function), change));
 }
 

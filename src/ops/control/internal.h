@@ -29,6 +29,15 @@ Function with_replaced(
     Function f,
     const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace);
 
+/// The function after `change` of each loop whose rounds may have something computed before it,
+/// which then goes to the end of the function around it. Returns whether it has changed the loop.
+Function with_changed_loops(Function f,
+                            const std::function<bool(Equation& loop, Function& around)>& change);
+
+/// The extent of all dimensions of a product's operand, `lhs` or `rhs`, but those of the batch and
+/// of the sum.
+std::int64_t free_extent(const Type& operand, const Equation& product, const std::string& side);
+
 /// Whether what is the same in each round of this loop may be computed before it.
 bool has_hoistable_rounds(const Equation& equation);
 

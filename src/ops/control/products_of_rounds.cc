@@ -54,14 +54,7 @@ class Rounds {
     for (const std::size_t i : {0U, 1U}) {
       const ValueId factor = product.operands[i];
       if (invariant_.contains(factor) || !invariant_.contains(product.operands[1 - i])) continue;
-      std::int64_t rows = num_elements(body_.type(factor).shape);
-      const std::string side = i == 0 ? "lhs" : "rhs";
-      for (const char* kind : {"_batch", "_contract"}) {
-        for (const std::int64_t dim : product.attributes.ints(side + kind)) {
-          rows /=
-              std::max<std::int64_t>(body_.type(factor).shape[static_cast<std::size_t>(dim)], 1);
-        }
-      }
+      const std::int64_t rows = free_extent(body_.type(factor), product, i == 0 ? "lhs" : "rhs");
       if (rows <= kFewRows) return factor;
     }
     return std::nullopt;

@@ -35,19 +35,6 @@ struct Side {
   std::string contract() const { return name + "_contract"; }
 };
 
-std::int64_t extent(const Type& type, const Ints& dims) {
-  std::int64_t product = 1;
-  for (const std::int64_t dim : dims) product *= type.shape[at(dim)];
-  return product;
-}
-
-/// The rows of a product's operand: all dimensions but those of the batch and of the sum.
-std::int64_t rows_of(const Type& type, const Equation& product, const Side& side) {
-  const std::int64_t others = extent(type, product.attributes.ints(side.batch())) *
-                              extent(type, product.attributes.ints(side.contract()));
-  return others == 0 ? 0 : num_elements(type.shape) / others;
-}
-
 /// The constants of a loop and their transposes.
 class Matrices {
  public:
@@ -79,8 +66,8 @@ class Matrices {
       if ((type.dtype == DType::f32 || type.dtype == DType::f64) &&
           has_adjacent_terms(product, side) &&
           static_cast<std::int64_t>(size_bytes(type)) <= kMostBytes &&
-          rows_of(type, product, side) >= kLeastColumns &&
-          rows_of(b.type(product.operands[other.operand]), product, other) <= kMostRows) {
+          free_extent(type, product, side.name) >= kLeastColumns &&
+          free_extent(b.type(product.operands[other.operand]), product, other.name) <= kMostRows) {
         return side;
       }
     }
@@ -149,38 +136,26 @@ Transposed transposed_in(const Function& body, std::size_t num_consts) {
   return result;
 }
 
-bool has_many_rounds(const Equation& loop) {
-  return has_hoistable_rounds(loop) &&
-         (loop.op != &scan_op || scan_parts(loop).length >= kLeastRounds);
-}
-
-Function transposed_here(Function f) {
-  std::vector<Equation> equations = std::move(f.equations);
-  f.equations.clear();
-  bool is_changed = false;
-  for (Equation& equation : equations) {
-    if (has_many_rounds(equation)) {
-      const FunctionPtr body = equation.attributes.shared_body("body");
-      Transposed change =
-          transposed_in(*body, static_cast<std::size_t>(equation.attributes.integer("num_consts")));
-      if (!change.matrices.empty()) {
-        const auto changed = std::make_shared<const Function>(std::move(change.body));
-        equation.attributes = ir::with_bodies(
-            equation.attributes,
-            [&](const FunctionPtr& function) { return function == body ? changed : function; });
-        compute_before(equation, f, change.matrices);
-        is_changed = true;
-      }
-    }
-    f.equations.push_back(std::move(equation));
-  }
-  return is_changed ? ir::without_dead_code(std::move(f)) : f;
+/// Transposes the matrices of one loop before it.
+bool transpose_before(Equation& loop, Function& around) {
+  if (loop.op == &scan_op && scan_parts(loop).length < kLeastRounds) return false;
+  const FunctionPtr body = loop.attributes.shared_body("body");
+  Transposed change =
+      transposed_in(*body, static_cast<std::size_t>(loop.attributes.integer("num_consts")));
+  if (change.matrices.empty()) return false;
+  const auto changed = std::make_shared<const Function>(std::move(change.body));
+  loop.attributes = ir::with_bodies(loop.attributes, [&](const FunctionPtr& function) {
+    return function == body ? changed : function;
+  });
+  compute_before(loop, around, change.matrices);
+  return true;
 }
 
 }  // namespace
 
 Function transpose_before_loops(Function function) {
-  return transposed_here(ir::with_changed_bodies(std::move(function), transposed_here));
+  const auto change = [](Function f) { return with_changed_loops(std::move(f), transpose_before); };
+  return change(ir::with_changed_bodies(std::move(function), change));
 }
 
 }  // namespace tessera::ops

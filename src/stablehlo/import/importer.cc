@@ -124,15 +124,19 @@ std::string_view text_of(const Operation& op, std::string_view attribute) {
   return found == nullptr ? std::string_view() : found->text;
 }
 
-std::int64_t setting_of(Context& c, std::string_view name) {
-  const Attribute& settings = c.attribute("mhlo.backend_config");
-  for (std::size_t i = 0; i + 1 < settings.items.size(); i += 2) {
-    const Attribute& value = *settings.items[i + 1];
-    if (settings.items[i]->text == name && value.kind == Attribute::Kind::integer) {
-      return value.numbers[0];
-    }
+const Attribute* entry_of(const Attribute& dictionary, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
+    if (dictionary.items[i]->text == name) return dictionary.items[i + 1];
   }
-  c.unsupported("no setting " + std::string(name));
+  return nullptr;
+}
+
+std::int64_t setting_of(Context& c, std::string_view name) {
+  const Attribute* const value = entry_of(c.attribute("mhlo.backend_config"), name);
+  if (value == nullptr || value->kind != Attribute::Kind::integer) {
+    c.unsupported("no setting " + std::string(name));
+  }
+  return value->numbers[0];
 }
 
 bool is_complex(const bytecode::Type& type) {

@@ -151,6 +151,8 @@ std::string_view joined_by(const Region& body);
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
 /// The custom call ApproxTopK: the exact greatest or least elements.
 Values approx_top_k(Context& c);
+/// The value of this name in a dictionary; nullptr if there is none.
+const Attribute* entry_of(const Attribute& dictionary, std::string_view name);
 /// The integer `name` of the settings of a custom call.
 std::int64_t setting_of(Context& c, std::string_view name);
 /// The custom call of a factorisation; nullopt if it is another function.

@@ -13,11 +13,7 @@ const Attribute* listed(const Operation& function, const char* attributes, std::
                         std::string_view name) {
   const Attribute* list = function.find(attributes);
   if (list == nullptr || list->kind != Kind::array || i >= list->items.size()) return nullptr;
-  const Attribute& dictionary = *list->items[i];
-  for (std::size_t j = 0; j + 1 < dictionary.items.size(); j += 2) {
-    if (dictionary.items[j]->text == name) return dictionary.items[j + 1];
-  }
-  return nullptr;
+  return entry_of(*list->items[i], name);
 }
 
 void collect_functions(ModuleContext& context) {

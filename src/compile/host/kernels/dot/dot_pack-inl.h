@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::dot::HWY_NAMESPACE {
@@ -41,12 +42,6 @@ inline bool are_adjacent(const std::int64_t* offsets, std::int64_t count) {
     if (offsets[i] != offsets[0] + i) return false;
   }
   return true;
-}
-
-// Ten lines ahead, to L2: the lines of many lanes may need the same few sets of L1.
-template <class T>
-HWY_INLINE void prefetch_far(const T* lane) {
-  __builtin_prefetch(reinterpret_cast<const char*>(lane) + 10 * gemm::kLineBytes, 0, 2);
 }
 
 // Four terms of four lanes.
@@ -101,7 +96,7 @@ HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
     if constexpr (kHasFour<T> && kLanes % 4 == 0) {
       if (t + 4 <= args.terms && are_adjacent(args.k + t, 4)) {
         if (t * static_cast<std::int64_t>(sizeof(T)) % gemm::kLineBytes == 0) {
-          for (int i = 0; i < kLanes; ++i) prefetch_far(rows[i] + offset);
+          for (int i = 0; i < kLanes; ++i) gemm::prefetch_far(rows[i] + offset);
         }
         for (int i = 0; i < kLanes; i += 4) transpose_four(rows + i, offset, to + i, kLanes);
         t += 4;

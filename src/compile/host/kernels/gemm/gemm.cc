@@ -30,7 +30,6 @@ constexpr std::int64_t kFloatsOfFew = 256;       // of L2 for each k of few rows
 constexpr std::int64_t kFewTiles = 8;            // rows that are few
 constexpr std::int64_t kTilesInPlace = 4;        // most of them that read B in place
 constexpr std::int64_t kRowsInPlace = 32;        // their rows
-constexpr std::int64_t kBytesOfWay = 4096;       // of L1: lines this far apart share a set
 constexpr std::int64_t kRowsWorthPacking = 192;  // with more of them, packing a small B costs less
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
@@ -304,7 +303,7 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
   b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors();
   b_is_small = b_in_place && has_small_b();
-  const bool shares_sets = b_alignment() * unit.element_bytes >= kBytesOfWay;
+  const bool shares_sets = b_alignment() * unit.element_bytes >= gemm::kWayBytes;
   const std::int64_t most_rows =
       shares_sets ? tile_rows
                   : std::max(std::min(kTilesInPlace * tile_rows, kRowsInPlace), tile_rows);

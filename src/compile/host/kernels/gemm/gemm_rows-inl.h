@@ -139,15 +139,6 @@ void sum_rows(const RowsArgs& args) {
 
 // --- B with adjacent k: a vector of columns is transposed in registers
 
-inline constexpr std::int64_t kBytesAhead = 10 * kLineBytes;  // of each column, prefetched
-inline constexpr std::int64_t kCompetingBytes = 4096;  // between columns in the same set of L1
-
-// To L2: the lines of many columns may need the same few sets of L1.
-template <class T>
-HWY_INLINE void prefetch_column(const T* column) {
-  __builtin_prefetch(column + kBytesAhead / static_cast<std::int64_t>(sizeof(T)), 0, 2);
-}
-
 // Floats. A block has 16 bytes of each column.
 struct FloatTerms {
   using T = float;
@@ -225,7 +216,7 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   const std::int64_t whole = args.steps - (is_alone ? 1 : 0);
   if constexpr (Source::kStepsOfLine > 0 && kVecs == 1) {
     for (; step + Source::kStepsOfLine <= whole; step += Source::kStepsOfLine) {
-      for (int i = 0; i < kLanes; ++i) prefetch_column(columns[i] + step);
+      for (int i = 0; i < kLanes; ++i) prefetch_far(columns[i] + step);
       V of_columns[count(Source::kStepsOfLine)];
       Source::line(columns, step, of_columns);
       for (int s = 0; s < Source::kStepsOfLine; ++s) {
@@ -236,7 +227,7 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   }
   for (int turn = 0; step + Source::kSteps <= whole; step += Source::kSteps) {
     const std::int64_t k = step * Source::kTerms;
-    for (int i = turn; i < kColumns; i += kPerLine) prefetch_column(columns[i] + k);
+    for (int i = turn; i < kColumns; i += kPerLine) prefetch_far(columns[i] + k);
     turn = (turn + 1) % kPerLine;
     V of_columns[count(kVecs)][count(Source::kSteps)];
     for (int j = 0; j < kVecs; ++j) Source::block(columns + j * kLanes, k, of_columns[j]);
@@ -266,7 +257,7 @@ template <class T>
 bool do_columns_compete(const RowsArgs& args) {
   if (args.columns < 2) return false;
   const std::int64_t apart = args.b_outer[1] - args.b_outer[0];
-  return (apart & -apart) * static_cast<std::int64_t>(sizeof(T)) >= kCompetingBytes;
+  return (apart & -apart) * static_cast<std::int64_t>(sizeof(T)) >= kWayBytes;
 }
 
 template <class Source, class Product, int kRows>
