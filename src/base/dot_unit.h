@@ -43,14 +43,23 @@ inline float add_product(DotUnit unit, float sum, float x, float y) {
   return std::abs(exact) < kLeastRoundedUp ? std::copysign(0.0F, rounded) : rounded;
 }
 
-/// Whether convolutions take the channels of a grain in pairs: for each place in the window the
-/// second channel of a pair, then the first. The instruction of avx512_bf16 multiplies words of two
-/// terms and adds the product of the high halves first, so neighbouring channels in memory are a
-/// word that need not be made.
-constexpr bool takes_channels_in_pairs(DotUnit unit) { return unit == DotUnit::avx512_bf16; }
-
 /// The terms of a block of amx_bf16.
 inline constexpr int kBlockTerms = 32;
+
+/// A convolution takes the channels of a grain in groups, the last of which may be smaller. A group
+/// goes through the window, and takes its channels at each place: they are adjacent in memory, as
+/// the terms of an instruction should be.
+struct ChannelGroups {
+  std::int64_t size = 1;
+  bool last_first = false;  ///< the last channel of a group is its first term
+};
+
+/// The instruction of avx512_bf16 multiplies words of two terms and adds the product of the high
+/// halves first; that of amx_bf16 multiplies blocks.
+constexpr ChannelGroups channel_groups(DotUnit unit) {
+  if (unit == DotUnit::avx512_bf16) return {.size = 2, .last_first = true};
+  return {.size = unit == DotUnit::amx_bf16 ? kBlockTerms : 1};
+}
 
 /// The sum of one grain. Factors are bf16.
 class DotSum {

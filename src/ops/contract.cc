@@ -307,10 +307,35 @@ Samples dot_samples() {
 
 // --- StableHLO
 
+/// An operand whose large dimensions are padded with zeros, unless they are multiples of 16 bytes.
+hlo::Value padded(hlo::FormContext& c, const hlo::Value& x, const Side& side) {
+  constexpr std::int64_t kMultiple = 8;  // elements of 2 bytes
+  constexpr std::int64_t kPadded = 64;   // to a multiple of this
+  if (c.pads_products_from == 0 || !is_half(x.type.dtype)) return x;
+  const Shape& shape = x.type.shape;
+  Ints more(shape.size(), 0);
+  for (const Ints* dims : {&side.free, &side.contract}) {
+    for (const std::int64_t dim : *dims) {
+      const std::int64_t size = shape[at(dim)];
+      if (size >= c.pads_products_from && size % kMultiple != 0)
+        more[at(dim)] = kPadded - size % kPadded;
+    }
+  }
+  if (std::all_of(more.begin(), more.end(), [](std::int64_t n) { return n == 0; })) return x;
+  return c.w.pad(x, c.w.scalar(0, x.type.dtype), Ints(shape.size(), 0), more);
+}
+
 hlo::Values dot_general_form(hlo::FormContext& c) {
   const auto list = [&](const char* name) { return c.attributes().ints(name); };
-  const hlo::Value lhs = c.factor(c.masked_operand(0, list("lhs_contract"), 0));
-  const hlo::Value rhs = c.factor(c.masked_operand(1, list("rhs_contract"), 0));
+  const auto operand = [&](std::size_t i, const Side& side) {
+    return c.factor(padded(c, c.masked_operand(i, side.contract, 0), side));
+  };
+  const Side left = side_of(c.attributes(), "lhs", c.x(0).type.rank());
+  const Side right = side_of(c.attributes(), "rhs", c.x(1).type.rank());
+  const hlo::Value lhs = operand(0, left), rhs = operand(1, right);
+  const Type type{c.results[0].dtype,
+                  joined(picked(lhs.type.shape, left.batch), picked(lhs.type.shape, left.free),
+                         picked(rhs.type.shape, right.free))};
   std::string text = fmt::format("stablehlo.dot_general {}, {}, ", lhs.name, rhs.name);
   if (!list("lhs_batch").empty()) {
     text += fmt::format("batching_dims = {} x {}, ", hlo::list_text(list("lhs_batch")),
@@ -321,8 +346,11 @@ hlo::Values dot_general_form(hlo::FormContext& c) {
   // The default is less than f32 on some platforms.
   if (lhs.type.dtype == DType::f32) text += ", precision = [HIGHEST, HIGHEST]";
   text += fmt::format(" : ({}, {}) -> {}", hlo::type_text(lhs.type), hlo::type_text(rhs.type),
-                      hlo::type_text(c.results[0]));
-  return {c.w.op(text, c.results[0])};
+                      hlo::type_text(type));
+  const hlo::Value product = c.w.op(text, type);
+  const Shape& shape = c.results[0].shape;
+  if (type.shape == shape) return {product};
+  return {c.w.slice(product, Ints(shape.size(), 0), shape)};
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ class Emitter {
         .tiles = tiles,
         .widens_products = options_.widens_products,
         .fuses_attention = options_.fuses_attention,
+        .pads_products_from = options_.pads_products_from,
         .call = [this](Writer& inner, const Function& body,
                        const Values& inputs) { return write(inner, body, inputs); },
         .value = [&values](ValueId id) { return values[id].value(); }};

@@ -26,6 +26,10 @@ struct EmitOptions {
   /// Whether attention in bf16 and f16 calls kernels of cuDNN, which hold no scores. XLA for
   /// NVIDIA's devices of compute capability 8.0 and newer knows them.
   bool fuses_attention = false;
+  /// Dimensions of products of bf16 and f16 with at least this many elements are padded to a
+  /// multiple of 64, unless they are one of 8; 0: none are. Tensor cores multiply rows of a
+  /// multiple of 16 bytes, and need about three times as long for others.
+  std::int64_t pads_products_from = 0;
 };
 
 /// A module with one function, `main`. `function` has shardings or none, as the stages leave it.

@@ -63,7 +63,8 @@ std::vector<run::Tiles> inputs_of(const HloCase& c) {
 /// What is wrong with the program on these devices.
 std::optional<std::string> problem_of(const HloCase& c, run::Backend& backend) {
   const stablehlo::EmitOptions options{.widens_products = backend.platform() == "cpu",
-                                       .fuses_attention = backend.has_cudnn_attention()};
+                                       .fuses_attention = backend.has_tensor_cores(),
+                                       .pads_products_from = kForCpu.pads_products_from};
   try {
     const auto program = backend.compile({.name = c.name,
                                           .text = module_of(c, options),

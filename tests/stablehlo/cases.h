@@ -53,8 +53,9 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
 
 /// The module for this compiler.
 std::string module_of(const HloCase& c, stablehlo::EmitOptions options);
-/// What CPU clients need.
-inline const stablehlo::EmitOptions kForCpu{.donated = {}, .widens_products = true};
+/// What CPU clients need. Products are padded so that this is tried.
+inline const stablehlo::EmitOptions kForCpu{
+    .donated = {}, .widens_products = true, .pads_products_from = 3};
 
 /// Every sample of every record, as it is and with random shardings on 8 devices.
 std::vector<HloCase> sample_cases(std::uint64_t seed);

@@ -61,6 +61,9 @@ std::vector<run::DevicePort> output_ports(const ir::Function& function, const st
   return ports;
 }
 
+/// Smaller dimensions would take much more work if they were padded.
+constexpr std::int64_t kPadsProductsFrom = 1024;
+
 /// Compiles functions of one mesh for groups of devices. The devices of group g begin at g times
 /// the number of devices of the mesh.
 class DeviceCompiler {
@@ -68,14 +71,14 @@ class DeviceCompiler {
   explicit DeviceCompiler(run::Backend& backend)
       : backend_(backend),
         widens_products_(backend.platform() == "cpu"),
-        fuses_attention_(backend.has_cudnn_attention()) {}
+        has_tensor_cores_(backend.has_tensor_cores()) {}
 
   /// Equal functions are compiled once for each group.
   std::shared_ptr<const run::Runnable> compile(const std::string& name,
                                                const ir::Function& function,
                                                const std::vector<bool>& is_donated,
                                                std::size_t group) {
-    const std::string text = emit(function, is_donated, fuses_attention_);
+    const std::string text = emit(function, is_donated, /*fuses_attention=*/has_tensor_cores_);
     std::shared_ptr<const run::Runnable>& known = programs_[{group, text}];
     if (known != nullptr) return known;
     const auto compiled = [&](const std::string& program) {
@@ -106,9 +109,11 @@ class DeviceCompiler {
  private:
   std::string emit(const ir::Function& function, const std::vector<bool>& is_donated,
                    bool fuses_attention) const {
-    return stablehlo::emit(function, {.donated = is_donated,
-                                      .widens_products = widens_products_,
-                                      .fuses_attention = fuses_attention});
+    return stablehlo::emit(function,
+                           {.donated = is_donated,
+                            .widens_products = widens_products_,
+                            .fuses_attention = fuses_attention,
+                            .pads_products_from = has_tensor_cores_ ? kPadsProductsFrom : 0});
   }
   static std::int64_t first_device(const ir::Function& function, std::size_t group) {
     return static_cast<std::int64_t>(group) * function.mesh.num_devices();
@@ -116,7 +121,7 @@ class DeviceCompiler {
 
   run::Backend& backend_;
   bool widens_products_;
-  bool fuses_attention_;
+  bool has_tensor_cores_;
   std::map<std::pair<std::size_t, std::string>, std::shared_ptr<const run::Runnable>> programs_;
 };
 

@@ -133,27 +133,40 @@ class ProductsKernel final : public run::Kernel {
   Operands operands_;
 };
 
+/// Into how many pieces to cut each of `products` products of `rows` rows that are left when every
+/// worker has as many as the others. Pieces have enough rows for a tile.
+std::int64_t pieces_of_each(std::int64_t products, std::int64_t rows, std::int64_t workers) {
+  constexpr std::int64_t kFewestRows = 8;
+  std::int64_t best = 1;
+  for (std::int64_t pieces = 2; rows / pieces >= kFewestRows; ++pieces) {
+    const auto rounds = [&](std::int64_t n) { return (products * n + workers - 1) / workers; };
+    if (rows % pieces == 0 && rounds(pieces) * best < rounds(best) * pieces) best = pieces;
+  }
+  return best;
+}
+
 /// Products of one micro-tile each, which plans do not cut: those that are left when every worker
-/// has as many as the others are cut along their rows, so that all workers share them.
+/// has as many as the others are cut along their rows, so that more workers share them.
 void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers) {
   constexpr std::size_t kMostRows = 16, kMostColumns = 32;
   constexpr std::size_t kFewestTerms = 1 << 14;  // of a product that is worth it
-  const auto workers = static_cast<std::size_t>(num_workers);
+  const std::size_t rows = problems[0].a.outer.size();
   for (const kernels::GemmProblem& p : problems) {
-    const std::size_t rows = p.a.outer.size();
     if (p.products > 1 || p.a.batch.size() > 1 || !p.row_ends.empty() || rows == 0 ||
-        rows > kMostRows || rows % workers != 0 || p.b.outer.size() > kMostColumns ||
+        p.a.outer.size() != rows || rows > kMostRows || p.b.outer.size() > kMostColumns ||
         p.a.k.size() < kFewestTerms)
       return;
   }
-  const auto first_left = problems.end() - static_cast<std::ptrdiff_t>(problems.size() % workers);
-  const std::vector<kernels::GemmProblem> left(first_left, problems.end());
-  problems.erase(first_left, problems.end());
+  const auto num_left = static_cast<std::ptrdiff_t>(std::ssize(problems) % num_workers);
+  const auto pieces = pieces_of_each(num_left, static_cast<std::int64_t>(rows), num_workers);
+  if (pieces == 1) return;
+  const std::vector<kernels::GemmProblem> left(problems.end() - num_left, problems.end());
+  problems.erase(problems.end() - num_left, problems.end());
+  const auto rows_of_piece = static_cast<std::ptrdiff_t>(rows) / pieces;
   for (const kernels::GemmProblem& product : left) {
-    const std::ptrdiff_t rows = std::ssize(product.a.outer) / num_workers;
-    for (std::ptrdiff_t begin = 0; begin < std::ssize(product.a.outer); begin += rows) {
+    for (std::ptrdiff_t begin = 0; begin < std::ssize(product.a.outer); begin += rows_of_piece) {
       const auto some = [&](const OffsetTable& offsets) {
-        return OffsetTable(offsets.begin() + begin, offsets.begin() + begin + rows);
+        return OffsetTable(offsets.begin() + begin, offsets.begin() + begin + rows_of_piece);
       };
       kernels::GemmProblem& piece = problems.emplace_back(product);
       piece.a.outer = some(product.a.outer);

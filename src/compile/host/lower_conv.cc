@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "compile/host/contraction.h"
 #include "compile/host/dense/window_classes.h"
@@ -43,6 +44,7 @@ class ConvProblems {
   kernels::GemmProblem problem(const std::vector<std::size_t>& chosen) const;
   void add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                 kernels::GemmProblem& problem) const;
+  Indices channels_of_group(std::int64_t size) const;
   void add_terms(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                  const Indices& channels, const Indices& in_each,
                  kernels::GemmProblem& problem) const;
@@ -52,7 +54,7 @@ class ConvProblems {
   Box lhs_, rhs_, result_;
   Indices lhs_strides_, rhs_strides_, result_strides_;
   std::size_t batch_, last_;  // the number of batch dimensions; the dimension of channels
-  bool in_pairs_;             // takes_channels_in_pairs
+  ChannelGroups groups_;      // of bf16; one channel each of other types
 };
 
 SpaceDim space_dim(const LowerContext& context, const Equation& equation, std::size_t i,
@@ -93,7 +95,7 @@ ConvProblems::ConvProblems(const LowerContext& context, const Equation& equation
     ranges.push_back(leaf_range(kernel, batch_ + i, digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
-  in_pairs_ = dtype == DType::bf16 && takes_channels_in_pairs(context.dot_unit());
+  if (dtype == DType::bf16) groups_ = channel_groups(context.dot_unit());
   leaves_ = leaf_boxes(ranges, context.function(), equation, dtype);
 }
 
@@ -118,17 +120,25 @@ kernels::GemmProblem ConvProblems::problem(const std::vector<std::size_t>& chose
 
 void ConvProblems::add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                             kernels::GemmProblem& problem) const {
-  Indices pairs, alone;
-  const std::int64_t in_pairs = in_pairs_ ? leaf.size[0] / 2 * 2 : 0;
-  for (std::int64_t c = 0; c < in_pairs; c += 2) pairs.push_back(leaf.start[0] + c);
-  for (std::int64_t c = in_pairs; c < leaf.size[0]; ++c) alone.push_back(leaf.start[0] + c);
-  add_terms(leaf, chosen, pairs, {1, 0}, problem);
-  add_terms(leaf, chosen, alone, {0}, problem);
+  const std::int64_t whole = leaf.size[0] / groups_.size * groups_.size;
+  Indices groups;
+  for (std::int64_t c = 0; c < whole; c += groups_.size) groups.push_back(leaf.start[0] + c);
+  add_terms(leaf, chosen, groups, channels_of_group(groups_.size), problem);
+  const std::int64_t rest = leaf.size[0] - whole;
+  if (rest > 0) add_terms(leaf, chosen, {leaf.start[0] + whole}, channels_of_group(rest), problem);
   problem.leaf_ends.push_back(static_cast<std::int64_t>(problem.a.k.size()));
 }
 
-/// The terms of some channels: for each of them the window, and for each place in the window the
-/// channels that are `in_each` further on.
+/// The channels of a group in the order of the sum, relative to its first one.
+Indices ConvProblems::channels_of_group(std::int64_t size) const {
+  Indices channels(static_cast<std::size_t>(size));
+  std::iota(channels.begin(), channels.end(), 0);
+  if (groups_.last_first) std::reverse(channels.begin(), channels.end());
+  return channels;
+}
+
+/// The terms of groups of channels that begin at `channels`: for each group the window, and for
+/// each place in the window the channels that are `in_each` further on.
 void ConvProblems::add_terms(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                              const Indices& channels, const Indices& in_each,
                              kernels::GemmProblem& problem) const {

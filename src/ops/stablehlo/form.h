@@ -23,6 +23,8 @@ struct FormContext {
   bool widens_products;
   /// Whether the compiler knows cuDNN's kernels of attention.
   bool fuses_attention;
+  /// The smallest dimension of products of bf16 and f16 that is padded; 0: none is.
+  std::int64_t pads_products_from;
   /// Writes the equations of a nested function and returns its outputs.
   std::function<Values(Writer&, const ir::Function&, const Values&)> call;
   /// What was written for a value of the function that was computed before.

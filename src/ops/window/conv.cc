@@ -300,25 +300,22 @@ Factors conv_factors(const Attributes& attributes, const std::vector<Type>& oper
 
 // --- reference
 
-/// Calls `f` with the terms of a grain in their order: first the channel, then the window. With
-/// `in_pairs`, both channels of a pair for each place in the window, the second one first; a last
-/// channel without another one comes after the pairs.
+/// Calls `f` with the terms of a grain in their order: for each group of channels the window, and
+/// for each place in the window the channels of the group.
 template <typename F>
-void for_each_term(const Leaf& leaf, bool in_pairs, const F& f) {
-  const std::int64_t paired = in_pairs ? leaf.size[0] / 2 * 2 : 0;
-  const auto at = [&](std::vector<std::int64_t> term, std::int64_t channel) {
-    term[0] = channel;
-    for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
-    f(term);
-  };
-  std::vector<std::int64_t> size = leaf.size;
-  size[0] = paired / 2;
-  for_each_index(size, [&](const std::vector<std::int64_t>& term) {
-    at(term, 2 * term[0] + 1);
-    at(term, 2 * term[0]);
-  });
-  size[0] = leaf.size[0] - paired;
-  for_each_index(size, [&](const std::vector<std::int64_t>& term) { at(term, paired + term[0]); });
+void for_each_term(const Leaf& leaf, const ChannelGroups& groups, const F& f) {
+  std::vector<std::int64_t> window = leaf.size;
+  window[0] = 1;
+  for (std::int64_t first = 0; first < leaf.size[0]; first += groups.size) {
+    const std::int64_t count = std::min(groups.size, leaf.size[0] - first);
+    for_each_index(window, [&](std::vector<std::int64_t> term) {
+      for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
+      for (std::int64_t i = 0; i < count; ++i) {
+        term[0] = leaf.start[0] + first + (groups.last_first ? count - 1 - i : i);
+        f(term);
+      }
+    });
+  }
 }
 
 /// The places of the terms of an element of the result.
@@ -370,7 +367,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
   const Type& lhs = c.operands[0]->type();
   const ConvTerms terms(c.attributes, lhs, c.operands[1]->type());
   const std::vector<Leaf> leaves = leaves_of(terms.sizes, leaf_counts(terms.sizes, c.grains));
-  const bool in_pairs = takes_channels_in_pairs(c.dot_unit);
+  const ChannelGroups groups = channel_groups(c.dot_unit);
   Numbers::visit(lhs.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
@@ -380,7 +377,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
       TreeSum<Wrapping<T>> tree;
       for (const Leaf& leaf : leaves) {
         ProductSum<T> sum(c.dot_unit);
-        for_each_term(leaf, in_pairs, [&](const std::vector<std::int64_t>& term) {
+        for_each_term(leaf, groups, [&](const std::vector<std::int64_t>& term) {
           if (const auto places = terms.places(index, term))
             sum.add(x[places->lhs], y[places->rhs]);
         });
@@ -527,9 +524,9 @@ const OpRecord conv_op{
         "whole or lies outside of the array are left out. Windows start at every `stride`-th "
         "index that leaves room for them, with `low` and `high` more before and after the array; "
         "less if negative. The sum follows the summation tree; its grains are ordered as [c, "
-        "window..]. Sums of products of bf16 are f32; with the dot unit avx512_bf16, a grain takes "
-        "its channels in pairs, ordered as [pair, window.., channel], the second channel first and "
-        "a channel without another one last.",
+        "window..]. Sums of products of bf16 are f32; some dot units take the channels of a grain "
+        "in groups, ordered as [group, window.., channel]: avx512_bf16 in groups of 2, the second "
+        "channel first, and amx_bf16 in groups of 32. The last group may have fewer.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
     .types = TypeSet::numbers,

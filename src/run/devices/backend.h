@@ -127,8 +127,9 @@ class Backend {
   virtual ~Backend() = default;
   /// "cpu", "cuda", ...
   virtual std::string platform() const = 0;
-  /// Whether all devices run cuDNN's kernels of attention: NVIDIA's since compute capability 8.0.
-  virtual bool has_cudnn_attention() const = 0;
+  /// Whether all devices are NVIDIA's of compute capability 8.0 or newer. They run cuDNN's kernels
+  /// of attention, and their tensor cores multiply bf16.
+  virtual bool has_tensor_cores() const = 0;
   virtual BackendInfo info() const = 0;
   /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
   virtual std::shared_ptr<const Runnable> compile(const DeviceProgram& program) = 0;

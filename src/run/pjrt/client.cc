@@ -103,7 +103,7 @@ int Client::compute_capability(abi::Device* device) const {
   return 0;
 }
 
-bool Client::has_cudnn_attention() const {
+bool Client::has_tensor_cores() const {
   constexpr int kOldest = 8;
   return platform_ == "cuda" && std::ranges::all_of(devices_, [this](abi::Device* device) {
            return compute_capability(device) >= kOldest;

@@ -30,7 +30,7 @@ class Client final : public Backend {
   Client(const ClientSpec& spec, const Span& where);
 
   std::string platform() const override { return platform_; }
-  bool has_cudnn_attention() const override;
+  bool has_tensor_cores() const override;
   BackendInfo info() const override;
   std::shared_ptr<const Runnable> compile(const DeviceProgram& program) override;
   std::shared_ptr<const Runnable> transfer(const DevicePort& port) override;

@@ -301,7 +301,8 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile =
       std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
   const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
-  b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors();
+  b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors() &&
+               (a_in_place || !tiles_cross_runs());
   b_is_small = b_in_place && has_small_b();
   const bool shares_sets = b_alignment() * unit.element_bytes >= gemm::kWayBytes;
   const std::int64_t most_rows =

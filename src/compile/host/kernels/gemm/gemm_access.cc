@@ -157,11 +157,20 @@ bool GemmPlan::State::has_pairs_in_place(const std::vector<std::int64_t>& offset
   return true;
 }
 
+// Whether A has runs of adjacent rows, such as lines, and tiles of equal size would cross them.
+bool GemmPlan::State::tiles_cross_runs() const {
+  const std::int64_t run = m == 0 ? 0 : a_layout.outer_run.front();
+  if (run <= 1 || run >= m) return false;
+  const std::int64_t tiles = gemm::ceil_div(m, tile_rows);
+  return m % tiles != 0 || run % (m / tiles) != 0;
+}
+
 bool GemmPlan::State::can_read_by_table() const {
   if (unit.reads_pairs)
     return n <= kPanelsWorthPairs * kernels->nr && has_pairs_in_place(steps.a_k) &&
            fits_table(steps.a_k);
-  const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
+  const bool is_plain =
+      k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces && !tiles_cross_runs();
   return unit.reads_in_place && n <= kPanelsWorthTable * kernels->nr && !is_plain && !a_in_place &&
          !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
 }

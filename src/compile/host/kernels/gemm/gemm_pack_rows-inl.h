@@ -44,6 +44,68 @@ HWY_INLINE void copy_row(const std::uint16_t* src, std::int64_t terms, const Pac
 #endif
 }
 
+// The number of adjacent terms in each of the pieces, all of one size, that make up the first
+// `terms` terms of a block; 0 if they are no such pieces.
+inline std::int64_t terms_of_piece(const std::int32_t* k_run, std::int64_t terms) {
+  for (const std::int64_t size : {16, 8, 4, 2}) {
+    bool fits = terms % size == 0;
+    for (std::int64_t term = 0; fits && term < terms; term += size) fits = k_run[term] >= size;
+    if (fits) return size;
+  }
+  return 0;
+}
+
+#if HWY_TARGET == HWY_AVX3
+// Pieces of kTerms adjacent terms, one after the other from `k` on, as the words of a vector.
+template <int kTerms, class D16>
+HWY_INLINE hn::Vec<D16> load_pieces(D16 d, const std::uint16_t* from, const std::int64_t* k) {
+  constexpr auto kCount = static_cast<int>(hn::MaxLanes(D16()));
+  if constexpr (kCount == kTerms) {
+    return hn::LoadU(d, from + *k);
+  } else {
+    const hn::Half<D16> half;
+    return hn::Combine(d, load_pieces<kTerms>(half, from, k + kCount / 2),
+                       load_pieces<kTerms>(half, from, k));
+  }
+}
+#endif
+
+// Copies rows of a block whose terms are pieces of kTerms adjacent ones.
+template <int kTerms>
+void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64_t rows,
+                 std::int64_t last, const std::int64_t* k, std::int64_t terms, const PackArgs& args,
+                 std::uint16_t* dst) {
+  const std::int64_t whole = 2 * args.block;
+#if HWY_TARGET == HWY_AVX3
+  const hn::ScalableTag<std::uint16_t> wide;
+  constexpr auto kMost = static_cast<std::int64_t>(hn::MaxLanes(wide));
+  if constexpr (kTerms >= 8) {
+    if (whole == kMost) {
+      std::int64_t places[kMost];
+      for (std::int64_t term = 0; term < whole; term += kTerms)
+        std::fill_n(places + term, kTerms, k[term < terms ? term : 0]);
+      const auto mask = hn::FirstN(wide, static_cast<std::size_t>(terms));
+      const auto padding = hn::Set(wide, args.padding);
+      for (std::int64_t row = 0; row < rows; ++row, dst += whole) {
+        const auto pieces = load_pieces<kTerms>(wide, src + outer[std::min(row, last)], places);
+        hn::StoreU(hn::IfThenElse(mask, pieces, padding), wide, dst);
+      }
+      return;
+    }
+  }
+#endif
+  const hn::CappedTag<std::uint16_t, static_cast<std::size_t>(kTerms)> d;
+  constexpr auto kAtOnce = static_cast<std::int64_t>(hn::MaxLanes(d));
+  for (std::int64_t row = 0; row < rows; ++row, dst += whole) {
+    const std::uint16_t* from = src + outer[std::min(row, last)];
+    for (std::int64_t term = 0; term < terms; term += kTerms) {
+      for (std::int64_t i = 0; i < kTerms; i += kAtOnce)
+        hn::StoreU(hn::LoadU(d, from + k[term] + i), d, dst + term + i);
+    }
+    std::fill(dst + terms, dst + whole, args.padding);
+  }
+}
+
 // Turns steps of kMaxBlockRows lanes into rows of steps.
 HWY_INLINE void transpose_block(const float* steps, std::int64_t rows, std::int64_t block,
                                 float* dst) {
@@ -81,6 +143,22 @@ HWY_INLINE void pack_block(const PackArgs& args, int tile, std::int64_t step) {
     for (std::int64_t i = 0; i < rows; ++i, to += 2 * args.block)
       copy_row(src + args.outer[std::min(begin + i, last)], terms, args, to);
     return;
+  }
+  const auto copy = [&](const auto& pieces) {
+    pieces(static_cast<const std::uint16_t*>(args.src), args.outer + begin, rows, last - begin,
+           args.k + 2 * step, terms, args, reinterpret_cast<std::uint16_t*>(dst));
+  };
+  switch (terms_of_piece(args.k_run + 2 * step, terms)) {
+    case 16:
+      return copy(copy_pieces<16>);
+    case 8:
+      return copy(copy_pieces<8>);
+    case 4:
+      return copy(copy_pieces<4>);
+    case 2:
+      return copy(copy_pieces<2>);
+    default:
+      break;
   }
   HWY_ALIGN float steps[kMaxBlockSteps * kMaxBlockRows];
   PackArgs one = args;

@@ -184,6 +184,7 @@ struct GemmPlan::State {
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
   bool has_pairs_in_place(const std::vector<std::int64_t>& offsets) const;
+  bool tiles_cross_runs() const;
   bool can_read_by_table() const;
   void choose_access();
   void make_tables();

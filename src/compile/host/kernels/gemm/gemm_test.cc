@@ -590,43 +590,49 @@ TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
   }
 }
 
-// The terms of both channels of a pair for each place, the second one first; rows are as far apart.
-GemmOperand operand_of_pairs(Random& random, std::int64_t batches, std::int64_t outer,
-                             std::int64_t pairs, std::int64_t places, std::int64_t gap) {
-  const std::int64_t stride = 2 * pairs + gap;
+// For each group of channels and each place, the channels of the group; rows are as far apart.
+GemmOperand operand_of_groups(Random& random, std::int64_t batches, std::int64_t outer,
+                              std::int64_t groups, std::int64_t places, const ChannelGroups& each,
+                              std::int64_t gap) {
+  const std::int64_t stride = each.size * groups + gap;
   GemmOperand out{
       steps(batches, 6 * stride), two_dims(outer, random.integer(1, 30), stride, 31 * stride), {}};
-  for (std::int64_t term = 0; term < 2 * places * pairs; ++term) {
-    const std::int64_t pair = term / 2 / places, place = term / 2 % places;
-    out.k.push_back(2 * pair + 1 - term % 2 + place % 3 * stride + place / 3 * 33 * stride);
+  for (std::int64_t term = 0; term < each.size * places * groups; ++term) {
+    const std::int64_t group = term / each.size / places, place = term / each.size % places;
+    const std::int64_t i = term % each.size, channel = each.last_first ? each.size - 1 - i : i;
+    out.k.push_back(each.size * group + channel + place % 3 * stride + place / 3 * 33 * stride);
   }
   return out;
 }
 
-// Operands whose pairs of terms are words in memory, as the channels of a convolution are: at any
-// address, with any number of panels, and with grains that cut a pair.
-TEST(GemmOfBf16, PairsThatLieInMemory) {
+// Operands whose groups of terms are adjacent in memory, as the channels of a convolution are: at
+// any address, with any number of panels, and with grains that cut a group.
+void expect_exact_groups(const ChannelGroups& each, int i, Random& random) {
+  const std::int64_t places = random.integer(1, 9);
+  const std::int64_t groups = random.integer(1, std::max<std::int64_t>(48 / each.size, 1));
+  const std::int64_t k = each.size * places * groups, m = random.integer(1, 60);
+  const std::int64_t n = random.integer(1, i % 10 == 0 ? 600 : 70);
+  Ends leaves = random_leaves(random, k);
+  for (std::int64_t& end : leaves) end -= i % 4 == 0 ? 0 : end % each.size;
+  Case c = make_case(random, random.integer(1, 2), m, n, k, std::move(leaves), false);
+  const auto fill = [&](GemmOperand& operand, std::vector<float>& values, std::int64_t outer) {
+    const std::int64_t gap = random.integer(0, 2) * random.integer(1, 2);
+    operand =
+        operand_of_groups(random, std::ssize(operand.batch), outer, groups, places, each, gap);
+    const auto last = [](const auto& list) { return *std::max_element(list.begin(), list.end()); };
+    values = random.values(operand.batch.back() + last(operand.outer) + last(operand.k) + 1, false);
+  };
+  if (i % 3 != 0) fill(c.problem.a, c.a, m);
+  if (i % 3 != 1) fill(c.problem.b, c.b, n);
+  expect_exact(NarrowCase(std::move(c)), random);
+}
+
+TEST(GemmOfBf16, GroupsThatLieInMemory) {
   Random random;
   for (int i = 0; i < num_cases(200); ++i) {
-    const std::int64_t places = random.integer(1, 9), pairs = random.integer(1, 24);
-    const std::int64_t k = 2 * places * pairs, m = random.integer(1, 60);
-    const std::int64_t n = random.integer(1, i % 10 == 0 ? 600 : 70);
-    const std::int64_t batches = random.integer(1, 2);
-    Ends leaves = random_leaves(random, k);
-    for (std::int64_t& end : leaves) end -= i % 4 == 0 ? 0 : end % 2;
-    Case c = make_case(random, batches, m, n, k, std::move(leaves), false);
-    const auto gap = [&] { return random.integer(0, 2) * random.integer(1, 2); };
-    const auto fill = [&](GemmOperand& operand, std::vector<float>& values, std::int64_t outer) {
-      operand = operand_of_pairs(random, batches, outer, pairs, places, gap());
-      const auto most = [](const auto& list) {
-        return *std::max_element(list.begin(), list.end());
-      };
-      values =
-          random.values(operand.batch.back() + most(operand.outer) + most(operand.k) + 1, false);
-    };
-    if (i % 3 != 0) fill(c.problem.a, c.a, m);
-    if (i % 3 != 1) fill(c.problem.b, c.b, n);
-    expect_exact(NarrowCase(std::move(c)), random);
+    expect_exact_groups({.size = 2, .last_first = true}, i, random);
+    const std::int64_t size = i % 2 == 0 ? 1 << random.integer(0, 5) : random.integer(1, 40);
+    expect_exact_groups({.size = size}, i, random);
   }
 }
 

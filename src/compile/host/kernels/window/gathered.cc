@@ -27,8 +27,9 @@ struct Limits {
   std::int64_t part_of_l2;  // that a piece may take: 2 is a half
 };
 
-Limits limits_of_floats() {
-  return {.fewest_rows = 32,
+Limits limits_of_floats(std::size_t products) {
+  constexpr std::size_t kMany = 16;  // so many that the time of their copies hardly counts
+  return {.fewest_rows = products < kMany ? 32 : 16,
           .most_rows = 64,
           .most_columns = 64,
           .unit_of_columns = gemm::kernels().lanes,
@@ -182,11 +183,13 @@ std::optional<GatheredProducts> GatheredProducts::State::make(std::unique_ptr<St
       }))
     return std::nullopt;
   if (!state->cut_rows(problems, num_workers)) return std::nullopt;
-  const std::int64_t groups = std::clamp<std::int64_t>(
-      gemm::ceil_div(num_workers, state->row_parts), 1, count / kFewestProducts);
+  const std::int64_t groups =
+      std::clamp<std::int64_t>(gemm::ceil_div(num_workers, state->row_parts), 1, count);
   const gemm::Range rows{0, state->rows_of_part};
-  // What is left when all groups have as many products as the others is cut along its rows.
-  const std::int64_t left = rows.size() % groups == 0 ? count % groups : 0;
+  // What is left when all groups have as many products as the others is cut along its rows. Plans
+  // with fewer rows would not go through the pieces together with the others.
+  const bool can_cut = rows.size() % groups == 0 && rows.size() / groups > gemm::kMostFewRows;
+  const std::int64_t left = can_cut ? count % groups : 0;
   for (std::int64_t i = 0; i < groups; ++i) {
     const gemm::Range own = gemm::Range{0, count - left}.piece(i, groups);
     if (!state->add_group({problems.begin() + own.begin, problems.begin() + own.end},
@@ -201,7 +204,7 @@ std::optional<GatheredProducts> GatheredProducts::State::make(std::unique_ptr<St
 std::optional<GatheredProducts> GatheredProducts::of(std::span<const GemmProblem> problems,
                                                      int num_workers, const CacheSizes& caches) {
   auto state = std::make_unique<State>();
-  state->limits = limits_of_floats();
+  state->limits = limits_of_floats(problems.size());
   state->caches = caches;
   return State::make(std::move(state), problems, num_workers);
 }
