@@ -27,6 +27,8 @@ LAYERS = [  # name, images, side, channels, features, window, stride, groups, di
     ("128x32,16-32,3x3,stride2,bf16", 128, 32, 16, 32, 3, 2, 1, 2, 1, "conv"),
     ("8x56,64-64,3x3,bf16", 8, 56, 64, 64, 3, 1, 1, 2, 1, "conv"),
     ("8x14,256-256,3x3,bf16", 8, 14, 256, 256, 3, 1, 1, 2, 1, "conv"),
+    ("8x56,128,3x3,depthwise,bf16", 8, 56, 128, 128, 3, 1, 128, 2, 1, "conv"),
+    ("8x56,128-128,3x3,groups32,bf16", 8, 56, 128, 128, 3, 1, 32, 2, 1, "conv"),
     ("32x56,64,max_pool3,stride2", 32, 56, 64, 64, 3, 2, 1, 2, 1, "max_pool"),
     ("32x56,64,avg_pool3,stride2", 32, 56, 64, 64, 3, 2, 1, 2, 1, "avg_pool"),
 ]

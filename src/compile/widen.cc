@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/conv_unit.h"
 #include "compile/host/lower.h"
 #include "ops/ops.h"
 #include "ops/record.h"
@@ -50,8 +51,10 @@ class Widening {
     const host::Arithmetic arithmetic = host::arithmetic_of(equation);
     if (arithmetic == host::Arithmetic::integers) return is_half(dtype);
     if (arithmetic != host::Arithmetic::bf16) return arithmetic == host::Arithmetic::wide;
-    const bool is_conv = *equation.op->host == "conv";
-    return dtype != DType::bf16 || (is_conv && unit_ == DotUnit::portable);
+    if (dtype != DType::bf16) return true;
+    if (*equation.op->host != "conv") return false;
+    const std::int64_t features = result_.type(equation.results[0]).shape.back();
+    return unit_of_convolution(unit_, features) == DotUnit::portable;
   }
 
   bool has_narrow(const Equation& equation) const {

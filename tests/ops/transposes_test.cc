@@ -81,6 +81,35 @@ TEST(Transposes, OfWhatIsReadElsewhereAndOfArraysStay) {
   EXPECT_EQ(count_of(without_transposes(shared), "transpose"), 2U);
 }
 
+/// A convolution can write its result in another order, but for its features.
+TEST(Transposes, OfWhatIsMadeOfAConvolutionComeBeforeIt) {
+  const auto transposed_dtype = [](const std::string& permutation, const std::string& shape) {
+    const Function f =
+        ir::parse(R"(function main[mesh="none", grains=8](%0: bf16[2,3,4,2], %1: bf16[2,1,2,3]) {
+  %2: f32[2,3,4,3] = conv[dilation=[1], high=[0], low=[0], spread=[1], stride=[1]] %0, %1
+  %3: bf16[2,3,4,3] = convert[dtype=bf16] %2
+  %4: bf16[)" + shape +
+                  "] = transpose[permutation=" + permutation + R"(] %3
+  return %4
+}
+)");
+    const Function changed = without_transposes(f);
+    EXPECT_EQ(count_of(changed, "transpose"), 1U);
+    std::mt19937 random(7);
+    std::vector<ops::HostArray> inputs;
+    for (const ValueId id : f.inputs) {
+      for (bfloat16& x : inputs.emplace_back(f.type(id)).data<bfloat16>())
+        x = bfloat16(static_cast<float>(random() % 17) - 8);
+    }
+    EXPECT_EQ(testing::elements<bfloat16>(compile::interpret(f, inputs)[0]),
+              testing::elements<bfloat16>(compile::interpret(changed, inputs)[0]));
+    const auto is_transpose = [](const ir::Equation& e) { return *e.op->name == "transpose"; };
+    return changed.type(std::ranges::find_if(changed.equations, is_transpose)->operands[0]).dtype;
+  };
+  EXPECT_EQ(transposed_dtype("[1,2,0,3]", "3,4,2,3"), DType::f32);
+  EXPECT_EQ(transposed_dtype("[3,1,2,0]", "3,3,4,2"), DType::bf16);
+}
+
 /// Grows elementwise values and transposes of them from broadcasts and constants.
 Function random_program(std::mt19937& random) {
   Function f;

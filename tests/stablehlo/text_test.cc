@@ -64,6 +64,22 @@ TEST(StableHlo, SaysWhyAnOpHasNoForm) {
 
 ir::Function parsed(const std::string& text) { return ir::parse(text); }
 
+TEST(StableHlo, PadsLargeDimensionsOfProductsToAMultiple) {
+  const ir::Function product = parsed(R"(
+function main[mesh="none", grains=8](%0: bf16[5,12], %1: bf16[12,70]) {
+  %2: f32[5,70] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
+  return %2
+})");
+  const std::string text = stablehlo::emit(product, {.pads_products_from = 12});
+  const auto has = [&](const std::string& line) { return text.find(line) != std::string::npos; };
+  EXPECT_TRUE(has("low = [0, 0], high = [0, 52], interior = [0, 0]")) << text;
+  EXPECT_TRUE(has("(tensor<5x64xbf16>, tensor<64x128xbf16>) -> tensor<5x128xf32>")) << text;
+  EXPECT_TRUE(has("(tensor<5x128xf32>) -> tensor<5x70xf32>")) << text;
+  EXPECT_EQ(stablehlo::emit(product).find("stablehlo.pad"), std::string::npos);
+  EXPECT_EQ(stablehlo::emit(product, {.pads_products_from = 71}).find("stablehlo.pad"),
+            std::string::npos);
+}
+
 TEST(StableHlo, DonatedInputsGiveTheirMemoryToResultsOfTheirType) {
   const std::string text = stablehlo::emit(parsed(R"(
 function main[mesh="none", grains=8](%0: f32[4], %1: f32[4], %2: f32[2], %3: f32[4]) {

@@ -1,6 +1,7 @@
 // Transposes of elementwise work on constants and broadcasts, such as the product of a column and a
 // row, become the same work in the other order. Then what reads it computes it where it needs it,
-// and nothing is moved.
+// and nothing is moved. So do those of elementwise work on a convolution, such as a conversion to
+// bf16: the convolution writes its result in the order of a transpose that follows it.
 #include <algorithm>
 #include <optional>
 
@@ -57,6 +58,10 @@ class Transposes {
     const Equation* made = definition_[id];
     if (made == nullptr || depth > kMostDeep) return false;
     if (made->op == &constant_op) return true;
+    if (*made->op->host == "conv") {
+      const bool keeps_features = places.back() == std::ssize(places) - 1;
+      return depth > 0 && uses_[id] == 1 && keeps_features;
+    }
     if (made->op == &broadcast_in_dim_op) {
       const Ints dims = placed(made->attributes.ints("dims"), places);
       return std::is_sorted(dims.begin(), dims.end());
@@ -76,6 +81,7 @@ class Transposes {
       attributes.set("shape", shape);
       return b.emit(*made.op, std::move(attributes), {});
     }
+    if (*made.op->host == "conv") return transpose(b, renamed[id], inverse_of(places));
     if (made.op == &broadcast_in_dim_op) {
       return broadcast_in_dim(b, renamed[made.operands[0]],
                               placed(made.attributes.ints("dims"), places), shape);

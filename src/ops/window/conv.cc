@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/conv_unit.h"
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
@@ -367,7 +368,8 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
   const Type& lhs = c.operands[0]->type();
   const ConvTerms terms(c.attributes, lhs, c.operands[1]->type());
   const std::vector<Leaf> leaves = leaves_of(terms.sizes, leaf_counts(terms.sizes, c.grains));
-  const ChannelGroups groups = channel_groups(c.dot_unit);
+  const DotUnit unit = unit_of_convolution(c.dot_unit, c.results[0].shape.back());
+  const ChannelGroups groups = channel_groups(unit);
   Numbers::visit(lhs.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
@@ -376,7 +378,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
     for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
       TreeSum<Wrapping<T>> tree;
       for (const Leaf& leaf : leaves) {
-        ProductSum<T> sum(c.dot_unit);
+        ProductSum<T> sum(unit);
         for_each_term(leaf, groups, [&](const std::vector<std::int64_t>& term) {
           if (const auto places = terms.places(index, term))
             sum.add(x[places->lhs], y[places->rhs]);
@@ -526,7 +528,8 @@ const OpRecord conv_op{
         "less if negative. The sum follows the summation tree; its grains are ordered as [c, "
         "window..]. Sums of products of bf16 are f32; some dot units take the channels of a grain "
         "in groups, ordered as [group, window.., channel]: avx512_bf16 in groups of 2, the second "
-        "channel first, and amx_bf16 in groups of 32. The last group may have fewer.",
+        "channel first, and amx_bf16 in groups of 32. The last group may have fewer. With o < 8, "
+        "avx512_bf16 gives way to portable, and amx_bf16 with o < 32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
     .types = TypeSet::numbers,
