@@ -215,32 +215,39 @@ Ints ordered(std::int64_t first, const Ints& space, std::int64_t last) {
   return result;
 }
 
-/// Splits dimension `dim` into `groups` and moves these to the front.
-ValueId grouped(Context& c, ValueId x, std::int64_t dim, std::int64_t groups) {
+/// The groups of an operand: `count` parts of dimension `dim`; 0: there are none.
+struct Groups {
+  std::int64_t count = 0;
+  std::int64_t dim = 0;
+};
+
+/// The dimensions of an operand in another order, behind its groups. Dimensions are split where
+/// they lie, so that this is a view of the operand.
+ValueId arranged(Context& c, ValueId x, const Ints& order, const Groups& groups) {
+  if (groups.count == 0) return ops::transpose(c.b(), x, order);
   Shape shape = c.type(x).shape;
-  const auto at = static_cast<std::size_t>(dim);
-  c.need(groups > 0 && shape[at] % groups == 0, "groups that do not divide a dimension");
-  shape[at] /= groups;
-  shape.insert(shape.begin() + dim, groups);
-  Ints order = {dim};
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i) {
-    if (i != dim) order.push_back(i);
-  }
-  return ops::transpose(c.b(), ops::reshape(c.b(), x, shape), order);
+  c.need(groups.dim >= 0 && groups.dim < std::ssize(shape), "a dimension that does not exist");
+  const auto at = static_cast<std::size_t>(groups.dim);
+  c.need(groups.count > 0 && shape[at] % groups.count == 0,
+         "groups that do not divide a dimension");
+  shape[at] /= groups.count;
+  shape.insert(shape.begin() + groups.dim, groups.count);
+  Ints behind = {groups.dim};
+  for (const std::int64_t dim : order) behind.push_back(dim < groups.dim ? dim : dim + 1);
+  return ops::transpose(c.b(), ops::reshape(c.b(), x, shape), behind);
 }
 
-/// Joins dimension 0 to dimension `dim`, which then follows it, of the others.
-ValueId ungrouped(Context& c, ValueId x, std::int64_t dim) {
-  Shape shape = c.type(x).shape;
-  Ints order;
-  for (std::int64_t i = 1; i < static_cast<std::int64_t>(shape.size()); ++i) {
-    if (i == dim + 1) order.push_back(0);
-    order.push_back(i);
+/// The inverse for a result, whose features are those of all groups. `order` has the dimensions of
+/// the convolution: n, space.., features.
+ValueId rearranged(Context& c, ValueId x, const Ints& order, bool is_grouped) {
+  if (!is_grouped) return ops::transpose(c.b(), x, order);
+  const std::int64_t features = std::ssize(order) - 1;
+  Ints behind;
+  for (const std::int64_t dim : order) {
+    if (dim == features) behind.push_back(0);
+    behind.push_back(dim + 1);
   }
-  const std::int64_t groups = shape[0];
-  shape.erase(shape.begin());
-  shape[static_cast<std::size_t>(dim)] *= groups;
-  return ops::reshape(c.b(), ops::transpose(c.b(), x, order), shape);
+  return ops::reshape(c.b(), ops::transpose(c.b(), x, behind), c.result().shape);
 }
 
 /// [batch.., n, space.., c] and [batch.., window.., c, o] -> [batch.., n, space.., o]; without
@@ -271,30 +278,27 @@ Values convolution(Context& c) {
   ValueId x = c.operand(0);
   ValueId kernel = c.operand(1);
   match_for_sums(c, x, kernel);
-  x = ops::transpose(
-      b, x,
-      ordered(c.integer("input_batch_dimension"), space, c.integer("input_feature_dimension")));
+  const std::int64_t features = c.integer("feature_group_count");
+  const std::int64_t batches = c.integer("batch_group_count");
+  c.need(features == 1 || batches == 1, "groups of two kinds");
+  const std::int64_t groups = features == 1 && batches == 1 ? 0 : std::max(features, batches);
+  const std::int64_t of_batch = c.integer("input_batch_dimension");
+  const std::int64_t of_features = c.integer("input_feature_dimension");
+  x = arranged(c, x, ordered(of_batch, space, of_features),
+               {.count = groups, .dim = batches == 1 ? of_features : of_batch});
   Ints kernel_order = kernel_space;
   kernel_order.push_back(c.integer("kernel_input_feature_dimension"));
   kernel_order.push_back(c.integer("kernel_output_feature_dimension"));
-  kernel = ops::transpose(b, kernel, kernel_order);
+  kernel = arranged(c, kernel, kernel_order, {.count = groups, .dim = kernel_order.back()});
+  const std::int64_t lead = groups == 0 ? 0 : 1;
   Ints reversed;
   const Ints reversal = c.ints("window_reversal");
   for (std::int64_t i = 0; i < rank; ++i) {
     const auto at = static_cast<std::size_t>(reversal.size() == 1 ? 0 : i);
-    if (at < reversal.size() && reversal[at] != 0) reversed.push_back(i);
+    if (at < reversal.size() && reversal[at] != 0) reversed.push_back(lead + i);
   }
   kernel = ops::reverse(b, kernel, reversed);
-  const std::int64_t features = c.integer("feature_group_count");
-  const std::int64_t batches = c.integer("batch_group_count");
-  const bool is_grouped = features > 1 || batches > 1;
-  if (is_grouped) {
-    c.need(features == 1 || batches == 1, "groups of two kinds");
-    kernel = grouped(c, kernel, rank + 1, std::max(features, batches));
-    x = features > 1 ? grouped(c, x, rank + 1, features) : grouped(c, x, 0, batches);
-  }
-  ValueId result = convolved(c, x, kernel, is_grouped, rank);
-  if (is_grouped) result = ungrouped(c, result, rank + 1);
+  const ValueId result = convolved(c, x, kernel, groups != 0, rank);
   const Ints order =
       ordered(c.integer("output_batch_dimension"), c.ints("output_spatial_dimensions"),
               c.integer("output_feature_dimension"));
@@ -303,7 +307,7 @@ Values convolution(Context& c) {
     c.need(order[i] >= 0 && order[i] < rank + 2, "a dimension that does not exist");
     inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   }
-  return {as_sum(c, ops::transpose(b, result, inverse))};
+  return {as_sum(c, rearranged(c, result, inverse, groups != 0))};
 }
 
 }  // namespace
