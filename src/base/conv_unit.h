@@ -12,7 +12,7 @@ namespace tessera {
 /// work unused, and their operands take long to pack: portable is faster, which reads windows in
 /// place.
 constexpr DotUnit unit_of_convolution(DotUnit unit, std::int64_t features) {
-  constexpr std::int64_t kFewestOfPairs = 8, kFewestOfBlocks = 32;
+  constexpr std::int64_t kFewestOfPairs = 16, kFewestOfBlocks = 32;
   const std::int64_t fewest = unit == DotUnit::amx_bf16      ? kFewestOfBlocks
                               : unit == DotUnit::avx512_bf16 ? kFewestOfPairs
                                                              : 0;

@@ -528,7 +528,7 @@ const OpRecord conv_op{
         "less if negative. The sum follows the summation tree; its grains are ordered as [c, "
         "window..]. Sums of products of bf16 are f32; some dot units take the channels of a grain "
         "in groups, ordered as [group, window.., channel]: avx512_bf16 in groups of 2, the second "
-        "channel first, and amx_bf16 in groups of 32. The last group may have fewer. With o < 8, "
+        "channel first, and amx_bf16 in groups of 32. The last group may have fewer. With o < 16, "
         "avx512_bf16 gives way to portable, and amx_bf16 with o < 32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
