@@ -86,10 +86,12 @@ Case conv_case(Random& random) {
 }
 
 /// A convolution of bf16 or f16 with so many channels that grains have several of them, often an
-/// even number.
+/// even number, and sometimes more than a group; and often with features enough for each unit.
 Case narrow_case(Random& random) {
-  const std::int64_t channels = random.between(1, 4) * (random.chance(60) ? 16 : 9);
-  const std::int64_t features = random.chance(20) ? random.between(40, 80) : random.between(1, 20);
+  const std::int64_t channels = random.chance(15)
+                                    ? random.between(257, 560)
+                                    : random.between(1, 4) * (random.chance(60) ? 16 : 9);
+  const std::int64_t features = random.chance(50) ? random.between(32, 80) : random.between(1, 31);
   const std::int64_t height = random.between(3, 9), width = random.between(3, 9);
   const Shape image = {random.between(1, 3), height, width, channels};
   const Shape kernel = {random.between(1, 3), random.between(1, 3), channels, features};
@@ -108,7 +110,7 @@ Case narrow_case(Random& random) {
 /// sums over images that are often odd in number.
 Case kernel_case(Random& random) {
   const std::int64_t channels = random.chance(50) ? 16 : random.between(8, 36);
-  const std::int64_t features = random.chance(50) ? 16 : random.between(1, 36);
+  const std::int64_t features = random.chance(35) ? 16 : random.between(1, 48);
   Shape image = {random.chance(50) ? random.between(1, 8) : random.between(14, 33)};
   Shape kernel;
   ConvOptions options;
