@@ -56,16 +56,16 @@ inline std::int64_t terms_of_piece(const std::int32_t* k_run, std::int64_t terms
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Pieces of kTerms adjacent terms, one after the other from `k` on, as the words of a vector.
+// Pieces of kTerms adjacent terms, each at its place, as one vector.
 template <int kTerms, class D16>
-HWY_INLINE hn::Vec<D16> load_pieces(D16 d, const std::uint16_t* from, const std::int64_t* k) {
+HWY_INLINE hn::Vec<D16> load_pieces(D16 d, const std::uint16_t* from, const std::int64_t* places) {
   constexpr auto kCount = static_cast<int>(hn::MaxLanes(D16()));
   if constexpr (kCount == kTerms) {
-    return hn::LoadU(d, from + *k);
+    return hn::LoadU(d, from + *places);
   } else {
     const hn::Half<D16> half;
-    return hn::Combine(d, load_pieces<kTerms>(half, from, k + kCount / 2),
-                       load_pieces<kTerms>(half, from, k));
+    return hn::Combine(d, load_pieces<kTerms>(half, from, places + kCount / kTerms / 2),
+                       load_pieces<kTerms>(half, from, places));
   }
 }
 #endif
@@ -81,9 +81,9 @@ void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64
   constexpr auto kMost = static_cast<std::int64_t>(hn::MaxLanes(wide));
   if constexpr (kTerms >= 8) {
     if (whole == kMost) {
-      std::int64_t places[kMost];
-      for (std::int64_t term = 0; term < whole; term += kTerms)
-        std::fill_n(places + term, kTerms, k[term < terms ? term : 0]);
+      std::int64_t places[kMost / kTerms];
+      for (std::int64_t i = 0; i < kMost / kTerms; ++i)
+        places[i] = k[i * kTerms < terms ? i * kTerms : 0];
       const auto mask = hn::FirstN(wide, static_cast<std::size_t>(terms));
       const auto padding = hn::Set(wide, args.padding);
       for (std::int64_t row = 0; row < rows; ++row, dst += whole) {
