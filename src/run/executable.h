@@ -91,6 +91,9 @@ class Kernel {
   virtual int num_parts() const { return 1; }
   /// Floating point operations of all parts if the kernel is compute-bound; else 0.
   virtual std::int64_t flops() const { return 0; }
+  /// Nanoseconds that it takes at least, where FLOPs and bytes do not show them; the greatest
+  /// number if they are unknown.
+  virtual std::int64_t least_ns() const { return 0; }
   /// Bytes of scratch memory that a thread needs to run a part.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;

@@ -10,6 +10,7 @@
 #include "compile/compile.h"
 #include "compile/host/fuse/fuse.h"
 #include "compile/host/kernel_pool.h"
+#include "compile/host/kernels/elementwise/elementwise.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"
 #include "ops/control/mpmd.h"
@@ -191,6 +192,10 @@ struct MovedBox {
 };
 /// All boxes of a move of an array of this shape: one, unless the equation permutes slices.
 std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
+
+/// The vector kernel of an elementwise equation: the name from its record with attributes and
+/// dtypes filled in. Results for f16 and bf16 are f32 that still have to be rounded.
+const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation);
 
 /// The instruction of a node.
 HostInstruction lower_region(const LowerContext& context, const Node& node);

@@ -44,8 +44,8 @@ bool is_exact_in_half(const std::string& kernel) {
   return std::find(std::begin(kExact), std::end(kExact), kernel) != std::end(kExact);
 }
 
-/// The vector kernel of an equation: the name from its record with attributes and dtypes filled in.
-/// Results for f16 and bf16 are f32 that still have to be rounded.
+}  // namespace
+
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
   DType to = function.type(equation.results[0]).dtype;
@@ -67,6 +67,8 @@ const kernels::TileKernel* tile_kernel_of(const Function& function, const Equati
   }
   return kernel;
 }
+
+namespace {
 
 /// Builds the program of one tile of a region.
 class RegionBuilder {

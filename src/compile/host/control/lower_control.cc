@@ -9,6 +9,7 @@
 #include "compile/barriers.h"
 #include "compile/body_pool.h"
 #include "compile/host/control/overwritten.h"
+#include "compile/host/control/small_loop.h"
 #include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
 #include "compile/stored_outputs.h"
@@ -308,6 +309,7 @@ std::vector<int> overwritten_slices(const LowerContext& context, const Equation&
 }
 
 std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& equation) {
+  if (auto task = lower_small_loop(context, equation)) return {*std::move(task)};
   const ops::ScanParts parts = ops::scan_parts(equation);
   const Function& body = equation.attributes.body("body");
   ControlTask task(context, equation);
@@ -338,6 +340,7 @@ std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& eq
 }
 
 std::vector<TileTask> lower_while(const LowerContext& context, const Equation& equation) {
+  if (auto task = lower_small_loop(context, equation)) return {*std::move(task)};
   const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
   const Function& test = equation.attributes.body("condition");
   ControlTask task(context, equation);

@@ -34,13 +34,17 @@ std::int64_t work_ns(const run::Instruction& instruction) {
 }
 
 constexpr std::int64_t kUnknownNs = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostKnownNs = 1'000'000'000;  // what is longer need not be known
 
 std::int64_t ns_of_tasks(const run::Executable& executable);
+
+std::int64_t least_ns(const run::Task& task) {
+  return task.kernel == nullptr ? 0 : task.kernel->least_ns();
+}
 
 /// Of a loop whose bodies run one after the other on one thread.
 std::int64_t ns_of_rounds(const run::Control& control) {
   constexpr std::int64_t kLeastRoundNs = 10;
-  constexpr std::int64_t kMostNs = 1'000'000'000;  // what is longer need not be known
   if (control.kind == run::Control::Kind::while_loop) return kUnknownNs;
   const auto ns_of = [](const run::Nested& nested) {
     if (nested.executable == nullptr) return std::int64_t{0};
@@ -50,7 +54,7 @@ std::int64_t ns_of_rounds(const run::Control& control) {
   for (const run::Nested& nested : control.bodies) body = std::max(body, ns_of(nested));
   const std::int64_t begin = ns_of(control.begin);
   const std::int64_t rounds = control.kind == run::Control::Kind::scan ? control.length : 1;
-  if (begin == kUnknownNs || rounds > kMostNs / body) return kUnknownNs;
+  if (begin == kUnknownNs || rounds > kMostKnownNs / body) return kUnknownNs;
   return begin + rounds * body;
 }
 
@@ -59,10 +63,10 @@ std::int64_t ns_of_tasks(const run::Executable& executable) {
   std::int64_t ns = 0;
   for (const run::Task& task : executable.tasks) {
     if (task.communicates) return kUnknownNs;
-    if (task.control == nullptr) continue;
-    const std::int64_t rounds = ns_of_rounds(*task.control);
-    if (rounds == kUnknownNs) return kUnknownNs;
-    ns += rounds;
+    const std::int64_t more =
+        task.control != nullptr ? ns_of_rounds(*task.control) : least_ns(task);
+    if (more > kMostKnownNs) return kUnknownNs;
+    ns += more;
   }
   for (const run::Instruction& instruction : executable.instructions) ns += work_ns(instruction);
   return ns;
@@ -77,8 +81,13 @@ std::vector<std::int64_t> ns_of_each(const run::Executable& executable,
   std::vector<std::int64_t> ns;
   for (const run::Task& task : executable.tasks) {
     const run::Instruction& instruction = executable.instructions[task.instruction];
-    ns.push_back(task.control != nullptr ? ns_of_control(*task.control)
-                                         : work_ns(instruction) / num_tasks[task.instruction]);
+    if (task.control != nullptr) {
+      ns.push_back(ns_of_control(*task.control));
+      continue;
+    }
+    const std::int64_t least = least_ns(task);
+    ns.push_back(work_ns(instruction) / num_tasks[task.instruction] +
+                 (least > kMostKnownNs ? 0 : least));
   }
   return ns;
 }

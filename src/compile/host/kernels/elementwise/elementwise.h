@@ -38,7 +38,8 @@ struct Stage {
   /// blocks later.
   const std::byte* later = nullptr;
   std::size_t later_bytes = 0;  // size of an element
-  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others.
+  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others,
+  /// but not in short chains.
   std::size_t num_wanted = static_cast<std::size_t>(-1);
 };
 
@@ -47,6 +48,8 @@ struct TileKernel {
   void (*run)(const TileInput* inputs, void* output, std::size_t n) = nullptr;
   /// The kernel as a stage, indexed by the number of the input that comes from the previous stage.
   void (*stages[3])() = {};
+  /// The same for short chains.
+  void (*short_stages[3])() = {};
 };
 
 /// The kernel named `name` for operands of `dtype`; where operands differ, that is the dtype of the
@@ -64,9 +67,17 @@ struct ChainKernels {
   void (*repeat)(DType dtype, const std::byte* element, std::byte* block);
   /// Stages that leave a value unchanged, by dtype; nullptr where there is none.
   void (*copies[kNumDTypes])();
+  bool is_short;
+
+  /// The kernel as a stage of such a chain.
+  void (*stage(const TileKernel& kernel, std::size_t input) const)() {
+    return is_short ? kernel.short_stages[input] : kernel.stages[input];
+  }
 };
 
 /// The ChainKernels of this machine.
 const ChainKernels& chain_kernels();
+/// Those of short chains, whose blocks are single vectors of f32: for few elements.
+const ChainKernels& short_chain_kernels();
 
 }  // namespace tessera::kernels

@@ -1,7 +1,8 @@
 // Elementwise ops as stages of chains, compiled once per instruction set.
 //
-// A stage takes kChainVectors vectors as arguments, which the calling convention keeps in
-// registers. It ends by calling the next stage; compilers turn this tail call into a jump.
+// A stage takes kChainVectors vectors as arguments, or one in short chains, which the calling
+// convention keeps in registers. It ends by calling the next stage; compilers turn this tail call
+// into a jump.
 #if defined(TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
@@ -18,7 +19,10 @@ namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
 constexpr std::size_t kChainVectors = 8;
 constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
-using StageFunction = void (*)(const Stage*, std::size_t, VF, VF, VF, VF, VF, VF, VF, VF);
+template <class... X>
+using StageOf = void (*)(const Stage*, std::size_t, X...);
+using StageFunction = StageOf<VF, VF, VF, VF, VF, VF, VF, VF>;
+using ShortStageFunction = StageOf<VF>;
 
 // Between stages a value is kept as the bits in f32 lanes that a load from memory would give.
 template <class E>
@@ -55,7 +59,7 @@ concept IsLong = requires {
 template <class Op, class F, class... X>
 HWY_INLINE void map_vectors(const F& f, std::size_t num_wanted, X&... x) {
   std::size_t k = 0;
-  if constexpr (!IsLong<Op>) {
+  if constexpr (!IsLong<Op> || sizeof...(X) == 1) {
     ((x = f(x, k++)), ...);
   } else {
     HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
@@ -99,8 +103,10 @@ HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x)
     std::size_t k = 0;
     (Out::store(from_lanes<Out>(x), to + k++ * F32::kLanes), ...);
   }
-  if (stage->later != nullptr) prefetch_later(stage, i);
-  reinterpret_cast<StageFunction>(stage[1].function)(stage + 1, i, x...);
+  if constexpr (sizeof...(X) > 1) {
+    if (stage->later != nullptr) prefetch_later(stage, i);
+  }
+  reinterpret_cast<StageOf<X...>>(stage[1].function)(stage + 1, i, x...);
 }
 
 template <class Op, class Out, class A, class... X>
@@ -141,6 +147,9 @@ void stage3(const Stage* stage, std::size_t i, X... x) {
 
 using AnyFunction = void (*)();
 inline AnyFunction any(StageFunction function) { return reinterpret_cast<AnyFunction>(function); }
+inline AnyFunction any_short(ShortStageFunction function) {
+  return reinterpret_cast<AnyFunction>(function);
+}
 
 // Between stages a bool has lanes as wide as those of the other elements.
 template <class E>
@@ -148,20 +157,27 @@ using Laned = std::conditional_t<std::is_same_v<E, Byte>, Flag, E>;
 
 template <class Op, class Out, class A>
 TileKernel kernel() {
-  return {&run1<Op, Out, A>, {any(&stage1<Op, Laned<Out>, Laned<A>>)}};
+  return {&run1<Op, Out, A>,
+          {any(&stage1<Op, Laned<Out>, Laned<A>>)},
+          {any_short(&stage1<Op, Laned<Out>, Laned<A>>)}};
 }
 template <class Op, class Out, class A, class B>
 TileKernel kernel() {
   return {&run2<Op, Out, A, B>,
           {any(&stage2<0, Op, Laned<Out>, Laned<A>, Laned<B>>),
-           any(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)}};
+           any(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)},
+          {any_short(&stage2<0, Op, Laned<Out>, Laned<A>, Laned<B>>),
+           any_short(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)}};
 }
 template <class Op, class Out, class A, class B, class C>
 TileKernel kernel() {
   return {&run3<Op, Out, A, B, C>,
           {any(&stage3<0, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
            any(&stage3<1, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
-           any(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)}};
+           any(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)},
+          {any_short(&stage3<0, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
+           any_short(&stage3<1, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
+           any_short(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)}};
 }
 
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE

@@ -56,8 +56,9 @@ namespace {
 
 class ChainMaker {
  public:
-  ChainMaker(const ChainOrder& order, std::span<const DType> dtypes, const std::vector<bool>& late)
-      : order_(order), dtypes_(dtypes), late_(late), kernels_(chain_kernels()) {}
+  ChainMaker(const ChainOrder& order, std::span<const DType> dtypes, const std::vector<bool>& late,
+             const ChainKernels& kernels)
+      : order_(order), dtypes_(dtypes), late_(late), kernels_(kernels) {}
 
   Chain make() {
     reads_.assign(dtypes_.size(), 0);
@@ -93,7 +94,7 @@ class ChainMaker {
   void add_step(std::size_t position) {
     const TileStep& step = order_.step(position);
     const std::size_t given = handed_on_[position] == kNone ? 0 : handed_on_[position];
-    add_stage(step.kernel->stages[given]);
+    add_stage(kernels_.stage(*step.kernel, given));
     if (handed_on_[position] == kNone) read(step.inputs[0], kFrom);
     std::size_t other = kOthers;
     for (std::size_t k = 0; k < at(step.num_inputs); ++k) {
@@ -162,8 +163,8 @@ class ChainMaker {
 }  // namespace
 
 Chain make_chain(const ChainOrder& order, std::span<const DType> dtypes,
-                 const std::vector<bool>& late) {
-  return ChainMaker(order, dtypes, late).make();
+                 const std::vector<bool>& late, const ChainKernels& kernels) {
+  return ChainMaker(order, dtypes, late, kernels).make();
 }
 
 }  // namespace tessera::kernels::tiles

@@ -84,6 +84,6 @@ class ChainOrder {
 /// `dtypes` are those of the registers. An output is stored as soon as it is computed. Outputs in
 /// `late` are stored at the end, after the chain has read all its inputs.
 Chain make_chain(const ChainOrder& order, std::span<const DType> dtypes,
-                 const std::vector<bool>& late);
+                 const std::vector<bool>& late, const ChainKernels& kernels);
 
 }  // namespace tessera::kernels::tiles

@@ -60,6 +60,8 @@ std::uint64_t constant_bytes(double value, DType dtype) {
   return bytes;
 }
 
+constexpr std::size_t kMostShortBlocks = 4;  // with more, long chains take less time
+
 // Decides the order of instructions and the memory of registers.
 class Planner {
  public:
@@ -132,7 +134,7 @@ class Planner {
   // written. This pays only if rows fill the blocks of the chain.
   void find_row_operands() {
     row_of_.assign(num_registers_, -1);
-    const auto block = static_cast<std::int64_t>(plan_.chain_kernels->block);
+    const auto block = static_cast<std::int64_t>(chain_kernels().block);
     if (plan_.space.columns % block != 0 && plan_.space.columns < 4 * block) return;
     for (const TileStep& step : program_.steps) {
       if (step.kind == StepKind::expand) row_of_[at(step.output)] = step.inputs[0];
@@ -271,7 +273,7 @@ class Planner {
         late[at(target.reg)] =
             may_overwrite(program_.stores[at(target.store)].access, target.reg, is_read_after);
       }
-      add_chain(make_chain(order, plan_.dtypes, late), instruction);
+      add_chain(make_chain(order, plan_.dtypes, late, *plan_.chain_kernels), instruction);
     }
   }
 
@@ -417,7 +419,11 @@ Plan make_plan(TileProgram program, int num_workers) {
   for (const auto& reduction : plan.program.reductions) {
     plan.reducers.emplace_back(reduction.kind, reduction.cuts);
   }
-  plan.chain_kernels = &chain_kernels();
+  const std::int64_t size = plan.space.rows * plan.space.columns;
+  const ChainKernels& of_few = short_chain_kernels();
+  plan.chain_kernels = static_cast<std::size_t>(size) <= kMostShortBlocks * of_few.block
+                           ? &of_few
+                           : &chain_kernels();
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));
@@ -426,7 +432,6 @@ Plan make_plan(TileProgram program, int num_workers) {
   const std::int64_t longest =
       std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
-  const std::int64_t size = plan.space.rows * plan.space.columns;
   plan.num_parts = num_parts_for(num_workers, size, kPartSize, plan.space.num_tiles);
   if (!plan.program.column_sums.empty()) {
     plan.column_grains.emplace(plan.program.column_cuts, plan.space.columns, plan.num_parts);

@@ -1,0 +1,14 @@
+// Loops over few values as programs of their own.
+#pragma once
+
+#include <optional>
+
+#include "compile/host/lower.h"
+
+namespace tessera::compile::host {
+
+/// The task of a scan or a while loop all of whose values are whole and have few elements, and that
+/// only computes elementwise or moves elements. nullopt for other loops.
+std::optional<TileTask> lower_small_loop(const LowerContext& context, const Equation& equation);
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,283 @@
+// Loops over few values as programs of their own, against the same rounds one after the other.
+#include <gtest/gtest.h>
+
+#include "compile/compile.h"
+#include "ops/control/control.h"
+#include "ops/emit.h"
+#include "tests/fuzz/control_programs.h"
+#include "tests/fuzz/random.h"
+
+namespace tessera::compile {
+namespace {
+
+using namespace testing;
+using fuzz::Random;
+using ir::Builder;
+using ir::Ints;
+using ir::ValueId;
+
+const std::vector<Shape> kShapes = {{}, {}, {1}, {2}, {3}, {4}, {7}, {2, 3}, {16}, {3, 1, 5}, {64}};
+const std::vector<DType> kDTypes = {DType::f32,     DType::f32, DType::f32, DType::i32, DType::u32,
+                                    DType::boolean, DType::f64, DType::i64, DType::u8};
+
+/// Appends random equations, all of which a small loop can hold.
+class RandomBody {
+ public:
+  RandomBody(Builder& b, Random& random, std::vector<ValueId> inputs)
+      : b_(b), random_(random), values_(std::move(inputs)) {}
+
+  void grow(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) values_.push_back(next());
+  }
+
+  /// A value of this type, mostly one of the last.
+  ValueId of_type(const Type& type) {
+    std::vector<ValueId> found;
+    for (const ValueId id : values_) {
+      if (b_.type(id) == type) found.push_back(id);
+    }
+    if (!found.empty()) return random_.chance(60) ? found.back() : random_.choose(found);
+    return fitted(any(), type);
+  }
+  ValueId any() { return random_.choose(values_); }
+
+ private:
+  ValueId next() {
+    const ValueId x = any();
+    return random_.chance(50) ? moved(x) : computed(x);
+  }
+
+  ValueId computed(ValueId x) {
+    const Type type = b_.type(x);
+    const ValueId y = of_type(type);
+    if (random_.chance(15)) return ops::convert(b_, x, random_.choose(kDTypes));
+    if (random_.chance(15)) {
+      const ValueId smaller =
+          ops::compare(b_, random_.choose(std::vector<std::string>{"lt", "ge", "ne"}), x, y);
+      return random_.chance(50) ? smaller : ops::select(b_, smaller, y, x);
+    }
+    if (type.dtype == DType::boolean) {
+      return random_.chance(50) ? ops::bitwise_and(b_, x, y) : ops::bitwise_not(b_, x);
+    }
+    if (is_float(type.dtype) && random_.chance(30)) {
+      return b_.emit(random_.choose(std::vector<std::string>{"tanh", "abs", "sin", "neg"}), {},
+                     {x});
+    }
+    return b_.emit(random_.choose(std::vector<std::string>{"add", "sub", "mul", "max"}), {},
+                   {x, y});
+  }
+
+  ValueId moved(ValueId x) {
+    const Type type = b_.type(x);
+    const auto rank = type.rank();
+    switch (random_.pick(6)) {
+      case 0:
+        return fitted(x, {type.dtype, random_.choose(kShapes)});
+      case 1: {
+        if (rank == 0) return ops::broadcast_scalar(b_, x, random_.choose(kShapes));
+        const auto dim = random_.between(0, rank - 1);
+        return ops::reverse(b_, x, {dim});
+      }
+      case 2: {
+        Ints permutation;
+        for (std::int64_t d = rank; d-- > 0;) permutation.push_back(d);
+        return ops::transpose(b_, x, permutation);
+      }
+      case 3: {
+        if (type.dtype == DType::boolean) return x;
+        const Shape& shape = random_.choose(kShapes);
+        return shape.empty() ? ops::scalar(b_, 3.0, type.dtype)
+                             : ops::iota(b_, type.dtype, shape, 0);
+      }
+      case 4: {
+        if (rank == 0) return x;
+        const auto dim = random_.between(0, rank - 1);
+        const std::int64_t size = type.shape[static_cast<std::size_t>(dim)];
+        const std::int64_t start = random_.between(0, size - 1);
+        return ops::slice_dim(b_, x, dim, start, random_.between(start + 1, size));
+      }
+      default:
+        return joined(x);
+    }
+  }
+
+  ValueId joined(ValueId x) {
+    if (num_elements(b_.type(x).shape) > 16) return x;
+    const Shape flat = {num_elements(b_.type(x).shape)};
+    std::vector<ValueId> parts;
+    for (std::int64_t i = random_.between(1, 4); i > 0; --i) {
+      parts.push_back(ops::reshape(b_, random_.chance(50) ? x : of_type(b_.type(x)), flat));
+    }
+    return ops::concatenate(b_, parts, 0);
+  }
+
+  /// The elements of `x`, cut or repeated to fill the type.
+  ValueId fitted(ValueId x, const Type& type) {
+    if (b_.type(x).dtype != type.dtype) x = ops::convert(b_, x, type.dtype);
+    const std::int64_t size = num_elements(type.shape);
+    ValueId flat = ops::reshape(b_, x, {num_elements(b_.type(x).shape)});
+    while (b_.type(flat).shape[0] < size) {
+      if (b_.type(flat).shape[0] * 2 > 64) {
+        flat = ops::slice_dim(b_, flat, 0, 0, 64 - b_.type(flat).shape[0]);
+        flat = ops::broadcast_scalar(b_, ops::reshape(b_, ops::slice_dim(b_, flat, 0, 0, 1), {}),
+                                     {size});
+      } else {
+        flat = ops::concatenate(b_, {flat, flat}, 0);
+      }
+    }
+    return ops::reshape(b_, ops::slice_dim(b_, flat, 0, 0, size), type.shape);
+  }
+
+  Builder& b_;
+  Random& random_;
+  std::vector<ValueId> values_;
+};
+
+Type random_type(Random& random) { return {random.choose(kDTypes), random.choose(kShapes)}; }
+
+/// A loop in two forms.
+struct Loops {
+  Function loop;
+  Function rounds;
+};
+
+struct RandomLoop {
+  explicit RandomLoop(std::uint64_t seed) : random(seed) {
+    num_consts = random.pick(3);
+    num_carry = 1 + random.pick(4);
+    is_while = random.chance(30);
+    num_scanned = is_while ? 0 : random.pick(3);
+    is_reverse = random.chance(30);
+    length = random.between(0, 4);
+    if (is_while) num_carry += 1;
+    for (std::size_t i = 0; i < num_consts + num_carry + num_scanned; ++i) {
+      types.push_back(random_type(random));
+    }
+    if (is_while) types[num_consts] = {DType::i32, {}};
+    auto made = std::make_shared<Function>();
+    Builder b(*made);
+    std::vector<ValueId> inputs;
+    for (const Type& type : types) inputs.push_back(b.add_input(type));
+    RandomBody values(b, random, inputs);
+    values.grow(random.between(0, 25));
+    std::vector<ValueId> outputs;
+    for (std::size_t i = 0; i < num_carry; ++i) {
+      outputs.push_back(values.of_type(types[num_consts + i]));
+    }
+    if (is_while) {
+      outputs[0] = ops::add(b, inputs[num_consts], ops::scalar(b, 1.0, DType::i32));
+    } else {
+      for (std::size_t i = random.pick(4); i > 0; --i) outputs.push_back(values.any());
+    }
+    b.set_outputs(outputs);
+    body = made;
+  }
+
+  Loops build() const {
+    Loops loops;
+    build_loop(loops.loop);
+    build_rounds(loops.rounds);
+    return loops;
+  }
+
+  std::vector<ValueId> add_inputs(Builder& b) const {
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      Type type = types[i];
+      if (i >= num_consts + num_carry) type.shape.insert(type.shape.begin(), length);
+      // Loops count from 0.
+      inputs.push_back(is_while && i == num_consts ? ops::scalar(b, 0.0, DType::i32)
+                                                   : b.add_input(type));
+    }
+    return inputs;
+  }
+
+  void build_loop(Function& function) const {
+    Builder b(function);
+    const std::vector<ValueId> inputs = add_inputs(b);
+    if (!is_while) {
+      b.set_outputs(ops::scan(b,
+                              {.length = length,
+                               .num_consts = num_consts,
+                               .num_carry = num_carry,
+                               .is_reverse = is_reverse},
+                              body, inputs));
+      return;
+    }
+    auto condition = std::make_shared<Function>();
+    Builder c(*condition);
+    std::vector<ValueId> tested;
+    for (const Type& type : types) tested.push_back(c.add_input(type));
+    const ValueId end = ops::scalar(c, static_cast<double>(length), DType::i32);
+    c.set_outputs({ops::compare(c, "lt", tested[num_consts], end)});
+    b.set_outputs(ops::while_loop(b, num_consts, condition, body, inputs));
+  }
+
+  void build_rounds(Function& function) const {
+    Builder b(function);
+    const std::vector<ValueId> inputs = add_inputs(b);
+    const auto first_carry = inputs.begin() + static_cast<std::ptrdiff_t>(num_consts);
+    std::vector<ValueId> carries(first_carry, first_carry + static_cast<std::ptrdiff_t>(num_carry));
+    std::vector<std::vector<ValueId>> stacked(body->outputs.size() - num_carry);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t round = is_reverse ? length - 1 - i : i;
+      std::vector<ValueId> arguments(inputs.begin(), first_carry);
+      arguments.insert(arguments.end(), carries.begin(), carries.end());
+      for (std::size_t k = num_consts + num_carry; k < types.size(); ++k) {
+        arguments.push_back(
+            ops::reshape(b, ops::slice_dim(b, inputs[k], 0, round, round + 1), types[k].shape));
+      }
+      const std::vector<ValueId> outputs = b.inline_function(*body, arguments);
+      std::copy_n(outputs.begin(), num_carry, carries.begin());
+      for (std::size_t k = 0; k < stacked.size(); ++k) {
+        const ValueId slice = outputs[num_carry + k];
+        Shape shape = b.type(slice).shape;
+        shape.insert(shape.begin(), 1);
+        const ValueId row = ops::reshape(b, slice, shape);
+        stacked[k].insert(is_reverse ? stacked[k].begin() : stacked[k].end(), row);
+      }
+    }
+    for (std::size_t k = 0; k < stacked.size(); ++k) {
+      Type type = body->type(body->outputs[num_carry + k]);
+      type.shape.insert(type.shape.begin(), 0);
+      carries.push_back(length == 0 ? ops::full(b, 0.0, type) : ops::concatenate(b, stacked[k], 0));
+    }
+    b.set_outputs(carries);
+  }
+
+  Random random;
+  std::size_t num_consts;
+  std::size_t num_carry;
+  std::size_t num_scanned;
+  bool is_while;
+  bool is_reverse;
+  std::int64_t length;
+  std::vector<Type> types;
+  std::shared_ptr<const Function> body;
+};
+
+/// Whether no loop is left that runs its body as an executable.
+bool are_loops_kernels(const Function& function) {
+  const auto executable = compile(on_one_device(function),
+                                  {.is_donated = std::vector<bool>(function.inputs.size()),
+                                   .output_alias = std::vector<int>(function.outputs.size(), -1)});
+  return std::ranges::none_of(executable->tasks,
+                              [](const run::Task& task) { return task.control != nullptr; });
+}
+
+TEST(SmallLoop, RandomLoopsHaveTheBitsOfTheirRounds) {
+  const char* given = std::getenv("TESSERA_SEED");
+  const std::uint64_t first = given == nullptr ? 1 : std::stoull(given);
+  for (std::uint64_t seed = first; seed < first + 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Loops loops = RandomLoop(seed).build();
+    EXPECT_TRUE(are_loops_kernels(loops.loop)) << ir::print(loops.loop);
+    const Arrays inputs = inputs_of(loops.loop);
+    const Arrays wanted = tessera::testing::run_whole(loops.rounds, inputs);
+    const Arrays found = tessera::testing::run_whole(loops.loop, inputs);
+    ASSERT_EQ(first_difference(found, wanted), std::nullopt) << ir::print(loops.loop);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::compile

@@ -1,0 +1,121 @@
+#include "compile/host/kernels/loop/loop_order.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compile/host/kernels/tile/tile_program_chain.h"
+
+namespace tessera::kernels::loops {
+
+namespace {
+
+using Step = LoopProgram::Step;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+class Grouper {
+ public:
+  Grouper(const LoopProgram& program, const std::vector<Step>& steps)
+      : program_(program), steps_(steps), state_(program.registers.size(), State::never) {}
+
+  /// Splits `open` into those whose inputs are the same in all rounds and the others.
+  std::vector<std::size_t> take_invariant(std::vector<std::size_t>& open) {
+    for (const auto& constant : program_.constants) state_[at(constant.reg)] = State::known;
+    for (const auto& load : program_.loads) {
+      if (load.stride == 0) state_[at(load.reg)] = State::known;
+    }
+    std::vector<std::size_t> taken;
+    const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
+    const auto take = [&](std::size_t s) {
+      if (!all_inputs(s, is_known)) return false;
+      state_[at(steps_[s].output)] = State::known;
+      taken.push_back(s);
+      return true;
+    };
+    std::erase_if(open, take);
+    for (const std::size_t s : taken) state_[at(steps_[s].output)] = State::never;
+    return taken;
+  }
+
+  void set_known(int reg) { state_[at(reg)] = State::known; }
+
+  /// All steps of `open`, each after those that it reads.
+  std::vector<Group> group(std::vector<std::size_t> open) {
+    std::vector<Group> groups;
+    while (!open.empty()) {
+      groups.push_back({.blocks = blocks_of(first_ready(open)), .steps = {}});
+      Group& group = groups.back();
+      std::erase_if(open, [&](std::size_t s) { return joins(group, s); });
+      for (const std::size_t s : group.steps) set_known(steps_[s].output);
+    }
+    return groups;
+  }
+
+ private:
+  enum class State : std::uint8_t { never, in_group, known };
+
+  template <typename Condition>
+  bool all_inputs(std::size_t s, const Condition& condition) const {
+    const Step& step = steps_[s];
+    const auto has = [&](const LoopProgram::Element& element) { return condition(element.reg); };
+    return std::all_of(step.inputs.begin(), step.inputs.end(), condition) &&
+           std::all_of(step.elements.begin(), step.elements.end(), has);
+  }
+
+  std::size_t first_ready(const std::vector<std::size_t>& open) const {
+    const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
+    return *std::find_if(open.begin(), open.end(),
+                         [&](std::size_t s) { return all_inputs(s, is_known); });
+  }
+
+  /// The vectors of a step in a chain; 0 if it is none.
+  std::size_t blocks_of(std::size_t s) const {
+    const Step& step = steps_[s];
+    if (step.kernel == nullptr || step.kernel->short_stages[0] == nullptr) return 0;
+    const std::size_t lanes = short_chain_kernels().block;
+    const auto size = static_cast<std::size_t>(program_.registers[at(step.output)].size);
+    return (size + lanes - 1) / lanes;
+  }
+
+  bool joins(Group& group, std::size_t s) {
+    if (blocks_of(s) != group.blocks) return false;
+    const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
+    if (!all_inputs(s, is_ready)) return false;
+    state_[at(steps_[s].output)] = State::in_group;
+    group.steps.push_back(s);
+    return true;
+  }
+
+  const LoopProgram& program_;
+  const std::vector<Step>& steps_;
+  std::vector<State> state_;  // per register
+};
+
+}  // namespace
+
+bool is_chained(DType dtype) {
+  return short_chain_kernels().copies[static_cast<std::size_t>(dtype)] != nullptr;
+}
+
+Order order_of(const LoopProgram& program) {
+  Order order;
+  order.steps = program.condition;
+  order.steps.insert(order.steps.end(), program.body.begin(), program.body.end());
+  std::vector<std::size_t> condition;
+  std::vector<std::size_t> body;
+  for (std::size_t s = 0; s < order.steps.size(); ++s) {
+    (s < program.condition.size() ? condition : body).push_back(s);
+  }
+  Grouper grouper(program, order.steps);
+  std::vector<std::size_t> before = grouper.take_invariant(condition);
+  const std::vector<std::size_t> more = grouper.take_invariant(body);
+  before.insert(before.end(), more.begin(), more.end());
+  order.before = grouper.group(before);
+  for (const auto& carry : program.carries) grouper.set_known(carry.reg);
+  order.condition = grouper.group(condition);
+  for (const auto& load : program.loads) grouper.set_known(load.reg);
+  order.body = grouper.group(body);
+  return order;
+}
+
+}  // namespace tessera::kernels::loops

@@ -1,0 +1,97 @@
+// Loops over few values. All rounds run in one call, because a round of such a loop takes less time
+// than the call of a kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <tessera/types.h>
+
+#include "compile/host/kernels/tile/tile_program.h"
+
+namespace tessera::kernels {
+
+/// One round computes the registers that its steps name and then gives the carries their next
+/// values. Each register that is no carry is written once, before it is read.
+struct LoopProgram {
+  /// A register of one element may stand for a longer one whose elements are all alike.
+  struct Register {
+    DType dtype;
+    std::int64_t size;
+  };
+  /// An element of a register.
+  struct Element {
+    int reg;
+    std::int64_t index;
+    friend bool operator==(const Element&, const Element&) = default;
+  };
+  using Elements = std::vector<Element>;
+
+  struct Constant {
+    int reg;
+    std::vector<std::byte> bytes;  // of all elements
+  };
+  /// Fills a register from a buffer. In round i of the buffer's order it reads the elements from
+  /// element i * stride on; with stride 0 it reads them once, before the first round.
+  struct Load {
+    int reg;
+    int buffer;
+    std::int64_t stride;  // in elements
+  };
+  /// Computes a register: by a kernel, or from elements of other registers if `kernel` is null.
+  struct Step {
+    const TileKernel* kernel = nullptr;
+    std::vector<int> inputs =
+        {};                  // registers of the kernel, of the output's size or of one element
+    Elements elements = {};  // without a kernel
+    int output;
+  };
+  struct Store {
+    Elements elements;
+    int buffer;
+    std::int64_t stride;  // in elements
+  };
+  /// A register that keeps its value from round to round. It starts as the elements of `from`, and
+  /// `to` gets its last value.
+  struct Carry {
+    int reg;
+    int from;
+    int to;
+    Elements next;
+  };
+
+  std::vector<Register> registers;
+  std::vector<Constant> constants;
+  std::vector<Load> loads;
+  std::vector<Carry> carries;
+  std::vector<Step> body;
+  std::vector<Store> stores;
+  /// The number of rounds, without a condition.
+  std::int64_t length = 0;
+  bool is_reverse = false;  // the buffers are read and written from the last round to the first
+  /// With `decision`, a register of one bool, rounds are computed while it is true. Before each
+  /// round the steps of the condition compute it from carries and from what is the same in all
+  /// rounds.
+  std::vector<Step> condition;
+  int decision = -1;
+};
+
+/// How to run a program. Several threads may run it at the same time.
+class LoopPlan {
+ public:
+  explicit LoopPlan(LoopProgram program);
+  ~LoopPlan();
+  /// `buffers` are indexed by the buffer numbers of the program. `to` of a carry may be the memory
+  /// of any `from`, and the buffer of a store that of a load with the same stride.
+  void run(std::span<std::byte* const> buffers) const;
+  const LoopProgram& program() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::kernels
