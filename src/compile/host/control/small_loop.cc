@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "compile/barriers.h"
-#include "compile/host/kernels/loop/loop_program.h"
+#include "compile/host/control/loop_builder.h"
 #include "ops/control/control.h"
+#include "ops/emit.h"
 #include "ops/ops.h"
 
 namespace tessera::compile::host {
@@ -15,251 +15,148 @@ namespace tessera::compile::host {
 namespace {
 
 using kernels::LoopProgram;
-using Element = LoopProgram::Element;
-using Elements = LoopProgram::Elements;
-
-constexpr std::int64_t kMostElements = 64;  // of a value: with more, regions take less time
-constexpr std::size_t kFewElements = 4;     // that are computed one by one rather than joined
 
 class LoopKernel final : public run::Kernel {
  public:
-  explicit LoopKernel(LoopProgram program) : plan_(std::move(program)) {}
+  LoopKernel(LoopProgram program, std::int64_t scratch_bytes)
+      : plan_(std::move(program)), scratch_bytes_(scratch_bytes) {}
+  std::int64_t scratch_bytes() const override { return scratch_bytes_; }
   void run(std::span<std::byte* const> buffers, int /*part*/) const override { plan_.run(buffers); }
   std::int64_t least_ns() const override {
+    constexpr std::int64_t kStepNs = 2;
     const LoopProgram& program = plan_.program();
     if (program.decision >= 0) return std::numeric_limits<std::int64_t>::max();
-    return program.length * (2 + static_cast<std::int64_t>(program.body.size()));
+    return program.length * kStepNs * static_cast<std::int64_t>(1 + program.body.size());
   }
 
  private:
   kernels::LoopPlan plan_;
+  std::int64_t scratch_bytes_;
 };
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+// --- branches
 
-Box whole(const Shape& shape) { return {std::vector<std::int64_t>(shape.size(), 0), shape}; }
+constexpr std::size_t kMostBranchEquations = 40;
 
-/// Whether a loop program can hold the value.
-bool is_small(const Function& function, ValueId id) {
-  const Type& type = function.type(id);
-  return num_elements(type.shape) > 0 && num_elements(type.shape) <= kMostElements &&
-         !is_half(type.dtype) && is_replicated(function.sharding(id));
-}
-
-bool is_supported(const Function& function, const Equation& equation) {
-  const ops::Pattern pattern = *equation.op->pattern;
-  const bool is_constant = pattern == ops::Pattern::generator && equation.operands.empty();
-  const bool is_known = pattern == ops::Pattern::elementwise || is_constant ||
-                        ops::is_view(equation) || ops::is(equation, ops::concatenate_op);
-  const auto fits = [&](ValueId id) { return is_small(function, id); };
-  return is_known && std::all_of(equation.results.begin(), equation.results.end(), fits);
-}
-
-bool is_supported(const Function& function) {
-  const auto fits = [&](ValueId id) { return is_small(function, id); };
-  const auto can_add = [&](const Equation& equation) { return is_supported(function, equation); };
-  return std::all_of(function.inputs.begin(), function.inputs.end(), fits) &&
-         std::all_of(function.outputs.begin(), function.outputs.end(), fits) &&
-         std::all_of(function.equations.begin(), function.equations.end(), can_add);
-}
-
-/// Adds the equations of bodies to a program. Moves of elements only rename them.
-class LoopBuilder {
- public:
-  explicit LoopBuilder(LoopProgram& program) : program_(program) {}
-
-  int add_register(const Type& type) {
-    program_.registers.push_back({.dtype = type.dtype, .size = num_elements(type.shape)});
-    return static_cast<int>(program_.registers.size()) - 1;
-  }
-
-  Elements elements_of(int reg) const {
-    Elements elements;
-    for (std::int64_t i = 0; i < program_.registers[at(reg)].size; ++i) {
-      elements.push_back({.reg = reg, .index = i});
+/// Whether all branches may be computed, whichever is wanted.
+bool is_cheap(const Equation& cond) {
+  std::size_t count = 0;
+  for (const Function* branch : ir::bodies_of(cond)) {
+    for (const Equation& equation : branch->equations) {
+      const ops::Pattern pattern = *equation.op->pattern;
+      const bool is_simple = pattern == ops::Pattern::elementwise ||
+                             pattern == ops::Pattern::view ||
+                             (pattern == ops::Pattern::generator && equation.operands.empty()) ||
+                             ops::is(equation, ops::concatenate_op) ||
+                             (ops::is(equation, ops::cond_op) && is_cheap(equation));
+      if (!is_simple) return false;
+      count += 1;
     }
-    return elements;
   }
+  return count <= kMostBranchEquations;
+}
 
-  /// Returns the elements of the outputs.
-  std::vector<Elements> add(const Function& function, const std::vector<Elements>& inputs,
-                            std::vector<LoopProgram::Step>& steps) {
-    values_.assign(function.values.size(), {});
-    for (std::size_t i = 0; i < inputs.size(); ++i) values_[function.inputs[i]] = inputs[i];
-    steps_ = &steps;
-    for (const Equation& equation : function.equations) {
-      values_[equation.results[0]] = result_of(function, equation);
+/// The results of all branches, of which one is chosen.
+std::vector<ValueId> select_branch(ir::Builder& b, const Equation& cond) {
+  const std::vector<const Function*> branches = ir::bodies_of(cond);
+  const std::vector<ValueId> arguments(cond.operands.begin() + 1, cond.operands.end());
+  std::vector<ValueId> chosen = b.inline_function(*branches[0], arguments);
+  for (std::size_t k = 1; k < branches.size(); ++k) {
+    const ValueId number = ops::scalar(b, static_cast<double>(k), DType::i32);
+    const ValueId is_wanted = ops::compare(b, "ge", cond.operands[0], number);
+    const std::vector<ValueId> results = b.inline_function(*branches[k], arguments);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const Shape shape = b.type(chosen[i]).shape;
+      chosen[i] = ops::select(b, ops::broadcast_scalar(b, is_wanted, shape), results[i], chosen[i]);
     }
-    std::vector<Elements> outputs;
-    for (const ValueId id : function.outputs) outputs.push_back(values_[id]);
-    return outputs;
   }
+  return chosen;
+}
 
-  /// A register with these elements.
-  int as_register(const Elements& elements) {
-    const int known = register_of(elements);
-    return known >= 0 ? known : gather(elements);
-  }
-
- private:
-  Elements result_of(const Function& function, const Equation& equation) {
-    const Type& type = function.type(equation.results[0]);
-    if (*equation.op->pattern == ops::Pattern::generator) return constant(equation, type);
-    if (ops::is(equation, ops::concatenate_op)) return concatenate(function, equation);
-    if (ops::is_view(equation)) return view(function, equation);
-    return map(function, equation);
-  }
-
-  Elements constant(const Equation& equation, const Type& type) {
-    const std::vector<ops::HostArray> arrays =
-        ops::evaluate(*equation.op, {.attributes = equation.attributes,
-                                     .operands = {},
-                                     .results = {type},
-                                     .grains = 1,
-                                     .call = {}});
-    const std::span<const std::byte> bytes = arrays[0].bytes();
-    const std::size_t element = size_bytes(type.dtype);
-    const bool is_alike = std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(element),
-                                     bytes.end(), bytes.begin());
-    const int reg = add_register(is_alike ? Type{type.dtype, {}} : type);
-    const auto size = static_cast<std::ptrdiff_t>(is_alike ? element : bytes.size());
-    program_.constants.push_back({.reg = reg, .bytes = {bytes.begin(), bytes.begin() + size}});
-    if (!is_alike) return elements_of(reg);
-    return Elements(at(num_elements(type.shape)), Element{.reg = reg, .index = 0});
-  }
-
-  /// Of each operand a run of the dimension, for each index of the dimensions before it.
-  Elements concatenate(const Function& function, const Equation& equation) {
-    const auto dim = static_cast<std::ptrdiff_t>(equation.attributes.integer("dim"));
-    const Shape& shape = function.type(equation.results[0]).shape;
-    const std::int64_t rows = num_elements(Shape(shape.begin(), shape.begin() + dim));
-    Elements result;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (const ValueId id : equation.operands) {
-        const Elements& from = values_[id];
-        const auto length = std::ssize(from) / rows;
-        result.insert(result.end(), from.begin() + row * length, from.begin() + (row + 1) * length);
+/// The function with cheap branches as selects.
+Function with_selects(const Function& function) {
+  Function made = ir::empty_like(function);
+  ir::Builder b(made);
+  std::vector<ValueId> renamed(function.values.size(), ir::kNoValue);
+  for (const ValueId id : function.inputs) renamed[id] = b.add_input(function.type(id));
+  bool is_changed = false;
+  for (Equation equation : function.equations) {
+    for (ValueId& id : equation.operands) id = renamed[id];
+    std::vector<ValueId> results;
+    if (ops::is(equation, ops::cond_op) && is_cheap(equation)) {
+      results = select_branch(b, equation);
+      is_changed = true;
+    } else {
+      for (const ValueId id : equation.results) {
+        results.push_back(made.add_value(function.values[id]));
       }
     }
-    return result;
+    for (std::size_t i = 0; i < results.size(); ++i) renamed[equation.results[i]] = results[i];
+    if (ops::is(equation, ops::cond_op) && is_cheap(equation)) continue;
+    equation.results = results;
+    made.equations.push_back(std::move(equation));
   }
+  for (const ValueId id : function.outputs) made.outputs.push_back(renamed[id]);
+  for (ir::Value& value : made.values) value.sharding = replicated_sharding(value.type.rank());
+  return is_changed ? with_selects(without_barriers(std::move(made)).function) : made;
+}
 
-  Elements view(const Function& function, const Equation& equation) {
-    const Shape& from = function.type(equation.operands[0]).shape;
-    const Shape& to = function.type(equation.results[0]).shape;
-    StridedTile tile{.tile = {}, .offset = 0, .strides = row_major_strides(from)};
-    tile = apply_view(function, equation, std::move(tile), whole(from), whole(to));
-    const Elements& operand = values_[equation.operands[0]];
-    Elements result;
-    std::vector<std::int64_t> index(to.size(), 0);
-    for (std::int64_t i = 0; i < num_elements(to); ++i) {
-      std::int64_t rest = i;
-      std::int64_t place = tile.offset;
-      for (std::size_t d = to.size(); d-- > 0; rest /= to[d])
-        place += rest % to[d] * tile.strides[d];
-      result.push_back(operand[at(place)]);
-    }
-    return result;
-  }
-
-  // Few elements that lie in several places are computed one by one, and stay in registers of their
-  // own.
-  Elements map(const Function& function, const Equation& equation) {
-    const Type& type = function.type(equation.results[0]);
-    const kernels::TileKernel* kernel = tile_kernel_of(function, equation);
-    const std::size_t size = at(num_elements(type.shape));
-    const auto is_same_everywhere = [&](ValueId id) { return is_alike(values_[id]); };
-    const auto is_in_pieces = [&](ValueId id) { return register_of(values_[id]) < 0; };
-    const auto& operands = equation.operands;
-    if (std::all_of(operands.begin(), operands.end(), is_same_everywhere)) {
-      return Elements(size, map_element(kernel, operands, 0, type.dtype));
-    }
-    if (size <= kFewElements && std::any_of(operands.begin(), operands.end(), is_in_pieces)) {
-      Elements result;
-      for (std::size_t i = 0; i < size; ++i) {
-        result.push_back(map_element(kernel, operands, i, type.dtype));
-      }
-      return result;
-    }
-    LoopProgram::Step step{.kernel = kernel, .output = add_register(type)};
-    for (const ValueId id : operands) step.inputs.push_back(as_register(values_[id]));
-    const int reg = step.output;
-    steps_->push_back(std::move(step));
-    return elements_of(reg);
-  }
-
-  Element map_element(const kernels::TileKernel* kernel, const std::vector<ValueId>& operands,
-                      std::size_t i, DType dtype) {
-    LoopProgram::Step step{.kernel = kernel, .output = add_register({dtype, {}})};
-    for (const ValueId id : operands) step.inputs.push_back(as_register({values_[id][i]}));
-    const int reg = step.output;
-    steps_->push_back(std::move(step));
-    return {.reg = reg, .index = 0};
-  }
-
-  static bool is_alike(const Elements& elements) {
-    return std::all_of(elements.begin(), elements.end(),
-                       [&](const Element& element) { return element == elements[0]; });
-  }
-
-  /// The register that has just these elements, or the one that they all are; -1 if there is none.
-  int register_of(const Elements& elements) const {
-    const int reg = elements[0].reg;
-    const std::int64_t size = program_.registers[at(reg)].size;
-    if (size == 1 && is_alike(elements)) return reg;
-    if (size != std::ssize(elements)) return -1;
-    for (std::int64_t i = 0; i < size; ++i) {
-      if (elements[at(i)] != Element{.reg = reg, .index = i}) return -1;
-    }
-    return reg;
-  }
-
-  int gather(Elements elements) {
-    if (is_alike(elements)) elements.resize(1);
-    std::vector<std::pair<int, std::int64_t>> key;
-    for (const Element& element : elements) key.emplace_back(element.reg, element.index);
-    const auto [known, is_new] = gathered_.try_emplace(std::move(key), 0);
-    if (!is_new) return known->second;
-    const DType dtype = program_.registers[at(elements[0].reg)].dtype;
-    const int reg = add_register({dtype, {std::ssize(elements)}});
-    steps_->push_back({.elements = std::move(elements), .output = reg});
-    return known->second = reg;
-  }
-
-  LoopProgram& program_;
-  std::vector<Elements> values_;  // of the function that is added
-  std::vector<LoopProgram::Step>* steps_ = nullptr;
-  std::map<std::vector<std::pair<int, std::int64_t>>, int> gathered_;
-};
+// --- loops
 
 struct Loop {
   std::size_t num_consts = 0;
   std::size_t num_carry = 0;
   const ops::ScanParts* scan = nullptr;  // null: a while loop
+
+  bool is_carry(std::size_t operand) const {
+    return operand >= num_consts && operand < num_consts + num_carry;
+  }
 };
 
 /// The buffers of the task are the operands, then the results.
 class LoopLowering {
  public:
-  LoopLowering(const Equation& equation, const Loop& loop)
-      : equation_(equation), loop_(loop), builder_(program_) {}
+  LoopLowering(const LowerContext& context, const Equation& equation, const Loop& loop)
+      : equation_(equation), loop_(loop), builder_(context, program_) {}
 
-  LoopProgram build(const Function& body, const Function* condition) {
-    std::vector<Elements> inputs;
+  std::shared_ptr<const run::Kernel> build(const Function& body, const Function* condition) {
+    std::vector<LoopValue> inputs;
     for (std::size_t i = 0; i < body.inputs.size(); ++i) {
-      const Type& type = body.type(body.inputs[i]);
-      const int reg = builder_.add_register(type);
-      inputs.push_back(builder_.elements_of(reg));
-      add_input(i, reg, num_elements(type.shape));
+      const ValueId id = body.inputs[i];
+      if (loop_.is_carry(i) && !is_small(body, id)) return nullptr;
+      inputs.push_back(builder_.add_register(body, id));
+      add_input(i, static_cast<int>(program_.registers.size()) - 1,
+                num_elements(body.type(id).shape));
     }
     if (condition != nullptr) {
-      const Elements decision = builder_.add(*condition, inputs, program_.condition)[0];
-      program_.decision = builder_.as_register(decision);
+      const auto decision = builder_.add(*condition, inputs, program_.condition);
+      if (!decision) return nullptr;
+      program_.decision = builder_.as_register(decision->front());
     }
-    const std::vector<Elements> outputs = builder_.add(body, inputs, program_.body);
-    const auto results = static_cast<int>(equation_.operands.size());
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const int buffer = results + static_cast<int>(i);
+    const auto outputs = builder_.add(body, inputs, program_.body);
+    if (!outputs) return nullptr;
+    add_outputs(*outputs);
+    if (loop_.scan != nullptr) {
+      program_.length = loop_.scan->length;
+      program_.is_reverse = loop_.scan->is_reverse;
+    }
+    return std::make_shared<LoopKernel>(std::move(program_), builder_.thread_scratch_bytes());
+  }
+
+ private:
+  void add_input(std::size_t i, int reg, std::int64_t size) {
+    const auto buffer = static_cast<int>(i);
+    if (loop_.is_carry(i)) {
+      program_.carries.push_back({.reg = reg, .from = buffer, .to = -1, .next = {}});
+    } else {
+      const std::int64_t stride = i < loop_.num_consts ? 0 : size;
+      program_.loads.push_back({.reg = reg, .buffer = buffer, .stride = stride});
+    }
+  }
+
+  void add_outputs(const std::vector<LoopBuilder::Elements>& outputs) {
+    auto buffer = static_cast<int>(equation_.operands.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i, ++buffer) {
       if (i < loop_.num_carry) {
         program_.carries[i].next = outputs[i];
         program_.carries[i].to = buffer;
@@ -267,22 +164,6 @@ class LoopLowering {
         program_.stores.push_back(
             {.elements = outputs[i], .buffer = buffer, .stride = std::ssize(outputs[i])});
       }
-    }
-    if (loop_.scan != nullptr) {
-      program_.length = loop_.scan->length;
-      program_.is_reverse = loop_.scan->is_reverse;
-    }
-    return std::move(program_);
-  }
-
- private:
-  void add_input(std::size_t i, int reg, std::int64_t size) {
-    const auto buffer = static_cast<int>(i);
-    const bool is_const = i < loop_.num_consts;
-    if (is_const || i >= loop_.num_consts + loop_.num_carry) {
-      program_.loads.push_back({.reg = reg, .buffer = buffer, .stride = is_const ? 0 : size});
-    } else {
-      program_.carries.push_back({.reg = reg, .from = buffer, .to = -1, .next = {}});
     }
   }
 
@@ -292,14 +173,13 @@ class LoopLowering {
   LoopBuilder builder_;
 };
 
-/// Carries start after all of their operands are read, and slices are written after they are read.
+/// Carries are written after all operands are read, and slices after those of the same round.
 void find_shared_memory(const Function& function, const Equation& equation, const Loop& loop,
                         TileTask& task) {
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     for (std::size_t k = loop.num_consts; k < equation.operands.size(); ++k) {
       const bool is_carry = i < loop.num_carry;
-      if (is_carry != (k < loop.num_consts + loop.num_carry)) continue;
-      if (is_carry && k != loop.num_consts + i) continue;
+      if (is_carry ? k != loop.num_consts + i : loop.is_carry(k)) continue;
       if (function.type(equation.results[i]) != function.type(equation.operands[k])) continue;
       const auto& reads = task.reads;
       if (std::count(reads.begin(), reads.end(), reads[k]) == 1) task.may_share.emplace_back(i, k);
@@ -307,42 +187,43 @@ void find_shared_memory(const Function& function, const Equation& equation, cons
   }
 }
 
+bool has_one_tile(const LowerContext& context, ValueId id) {
+  return context.tiles(id).size() == 1 && is_replicated(context.function().sharding(id));
+}
+
 }  // namespace
 
 std::optional<TileTask> lower_small_loop(const LowerContext& context, const Equation& equation) {
-  const Function& function = context.function();
-  const auto is_one_tile = [&](ValueId id) {
-    return context.tiles(id).size() == 1 && is_replicated(function.sharding(id));
-  };
-  if (!std::all_of(equation.operands.begin(), equation.operands.end(), is_one_tile) ||
-      !std::all_of(equation.results.begin(), equation.results.end(), is_one_tile)) {
+  const auto is_whole = [&](ValueId id) { return has_one_tile(context, id); };
+  if (!std::all_of(equation.operands.begin(), equation.operands.end(), is_whole) ||
+      !std::all_of(equation.results.begin(), equation.results.end(), is_whole)) {
     return std::nullopt;
   }
-  const bool is_scan = ops::is(equation, ops::scan_op);
+  const auto function_of = [&](const char* name) {
+    return with_selects(
+        without_barriers(ir::without_dead_code(equation.attributes.body(name))).function);
+  };
+  std::shared_ptr<const run::Kernel> kernel;
   Loop loop;
   ops::ScanParts parts;
-  if (is_scan) {
+  if (ops::is(equation, ops::scan_op)) {
     parts = ops::scan_parts(equation);
     loop = {.num_consts = parts.num_consts, .num_carry = parts.num_carry, .scan = &parts};
+    kernel = LoopLowering(context, equation, loop).build(function_of("body"), nullptr);
   } else {
-    loop = {.num_consts = at(equation.attributes.integer("num_consts")),
+    loop = {.num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts")),
             .num_carry = equation.results.size()};
+    const Function condition = function_of("condition");
+    kernel = LoopLowering(context, equation, loop).build(function_of("body"), &condition);
   }
-  const Function body = without_barriers(equation.attributes.body("body")).function;
-  if (!is_supported(body)) return std::nullopt;
-  std::optional<Function> condition;
-  if (!is_scan) {
-    condition = without_barriers(equation.attributes.body("condition")).function;
-    if (!is_supported(*condition)) return std::nullopt;
-  }
+  if (kernel == nullptr) return std::nullopt;
   TileTask task;
+  task.kernel = std::move(kernel);
   for (const ValueId id : equation.operands) {
     task.reads.push_back(context.read(id, context.layout(id).digits(context.tiles(id)[0])).tile);
   }
   for (const ValueId id : equation.results) task.writes.push_back({id, context.tiles(id)[0]});
-  find_shared_memory(function, equation, loop, task);
-  task.kernel = std::make_shared<LoopKernel>(
-      LoopLowering(equation, loop).build(body, condition ? &*condition : nullptr));
+  find_shared_memory(context.function(), equation, loop, task);
   return task;
 }
 

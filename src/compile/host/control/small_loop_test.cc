@@ -29,6 +29,9 @@ class RandomBody {
   void grow(std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) values_.push_back(next());
   }
+  void grow_simply(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) values_.push_back(computed(any()));
+  }
 
   /// A value of this type, mostly one of the last.
   ValueId of_type(const Type& type) {
@@ -40,11 +43,53 @@ class RandomBody {
     return fitted(any(), type);
   }
   ValueId any() { return random_.choose(values_); }
+  void append(ValueId id) { values_.push_back(id); }
 
  private:
   ValueId next() {
     const ValueId x = any();
+    if (random_.chance(20)) return called(x);
     return random_.chance(50) ? moved(x) : computed(x);
+  }
+
+  /// Ops whose kernels are called.
+  ValueId called(ValueId x) {
+    const Type type = b_.type(x);
+    const std::int64_t size = num_elements(type.shape);
+    if (type.dtype == DType::boolean) return x;
+    const ValueId flat = ops::reshape(b_, x, {size});
+    switch (random_.pick(5)) {
+      case 0:
+        return ops::reduce_max(b_, x, type.rank() == 0 ? Ints{} : Ints{type.rank() - 1});
+      case 1:
+        return ops::reduce_sum(b_, flat, {0});
+      case 2: {
+        const ValueId y = ops::reshape(b_, of_type(type), {size});
+        if (type.dtype != DType::f32) return y;
+        return ops::dot_general(b_, flat, y, {.lhs_contract = {0}, .rhs_contract = {0}});
+      }
+      case 3: {
+        const ValueId start = of_type({DType::i32, {}});
+        return ops::dynamic_slice(b_, flat, {start}, {random_.between(1, size)});
+      }
+      default:
+        return chosen(x);
+    }
+  }
+
+  ValueId chosen(ValueId x) {
+    const auto branch = [&] {
+      auto made = std::make_shared<Function>();
+      Builder b(*made);
+      RandomBody body(b, random_, {b.add_input(b_.type(x)), b.add_input({DType::f32, {3}})});
+      body.grow_simply(random_.between(0, 4));
+      b.set_outputs({body.of_type({DType::f32, {2}})});
+      return made;
+    };
+    std::vector<ops::FunctionPtr> branches = {branch(), branch()};
+    if (random_.chance(30)) branches.push_back(branch());
+    const ValueId number = of_type({DType::i32, {}});
+    return ops::cond(b_, branches, {number, x, of_type({DType::f32, {3}})})[0];
   }
 
   ValueId computed(ValueId x) {
@@ -142,24 +187,30 @@ struct Loops {
 };
 
 struct RandomLoop {
-  explicit RandomLoop(std::uint64_t seed) : random(seed) {
+  explicit RandomLoop(std::uint64_t seed, int depth = 0) : random(seed) {
     num_consts = random.pick(3);
     num_carry = 1 + random.pick(4);
     is_while = random.chance(30);
     num_scanned = is_while ? 0 : random.pick(3);
     is_reverse = random.chance(30);
-    length = random.between(0, 4);
+    length = random.between(depth, 4);
     if (is_while) num_carry += 1;
     for (std::size_t i = 0; i < num_consts + num_carry + num_scanned; ++i) {
       types.push_back(random_type(random));
     }
     if (is_while) types[num_consts] = {DType::i32, {}};
+    const bool has_large = depth == 0 && num_consts > 0 && random.chance(50);
+    if (has_large) {
+      types[0] = {random.choose(std::vector{DType::f32, DType::f64, DType::i32}), {9, 20}};
+    }
     auto made = std::make_shared<Function>();
     Builder b(*made);
     std::vector<ValueId> inputs;
     for (const Type& type : types) inputs.push_back(b.add_input(type));
-    RandomBody values(b, random, inputs);
+    RandomBody values(b, random, {inputs.begin() + (has_large ? 1 : 0), inputs.end()});
+    if (has_large) read_large(b, values, inputs[0]);
     values.grow(random.between(0, 25));
+    if (depth == 0 && random.chance(40)) nest(b, values, seed);
     std::vector<ValueId> outputs;
     for (std::size_t i = 0; i < num_carry; ++i) {
       outputs.push_back(values.of_type(types[num_consts + i]));
@@ -173,6 +224,29 @@ struct RandomLoop {
     body = made;
   }
 
+  /// Lets the body read parts of a constant that has too many elements for a register.
+  static void read_large(Builder& b, RandomBody& values, ValueId constant) {
+    const ValueId i = values.of_type({DType::i32, {}});
+    const ValueId row = ops::dynamic_slice(b, constant, {i, i}, {1, 3});
+    values.append(ops::reshape(b, ops::convert(b, row, DType::f32), {3}));
+  }
+
+  void nest(Builder& b, RandomBody& values, std::uint64_t seed) {
+    const RandomLoop inner(seed + 1'000'000, 1);
+    for (std::size_t i = 0; i < inner.types.size(); ++i) {
+      if (num_elements(inner.type_outside(i).shape) > 64) return;
+    }
+    std::vector<ValueId> operands;
+    for (std::size_t i = 0; i < inner.types.size(); ++i) {
+      operands.push_back(values.of_type(inner.type_outside(i)));
+    }
+    if (inner.is_while) operands[inner.num_consts] = ops::scalar(b, 0.0, DType::i32);
+    for (const ValueId id : inner.add_loop(b, operands)) {
+      const std::int64_t size = num_elements(b.type(id).shape);
+      if (size > 0 && size <= 64) values.append(id);
+    }
+  }
+
   Loops build() const {
     Loops loops;
     build_loop(loops.loop);
@@ -183,26 +257,32 @@ struct RandomLoop {
   std::vector<ValueId> add_inputs(Builder& b) const {
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < types.size(); ++i) {
-      Type type = types[i];
-      if (i >= num_consts + num_carry) type.shape.insert(type.shape.begin(), length);
       // Loops count from 0.
       inputs.push_back(is_while && i == num_consts ? ops::scalar(b, 0.0, DType::i32)
-                                                   : b.add_input(type));
+                                                   : b.add_input(type_outside(i)));
     }
     return inputs;
   }
 
+  Type type_outside(std::size_t i) const {
+    Type type = types[i];
+    if (i >= num_consts + num_carry) type.shape.insert(type.shape.begin(), length);
+    return type;
+  }
+
   void build_loop(Function& function) const {
     Builder b(function);
-    const std::vector<ValueId> inputs = add_inputs(b);
+    b.set_outputs(add_loop(b, add_inputs(b)));
+  }
+
+  std::vector<ValueId> add_loop(Builder& b, const std::vector<ValueId>& inputs) const {
     if (!is_while) {
-      b.set_outputs(ops::scan(b,
-                              {.length = length,
-                               .num_consts = num_consts,
-                               .num_carry = num_carry,
-                               .is_reverse = is_reverse},
-                              body, inputs));
-      return;
+      return ops::scan(b,
+                       {.length = length,
+                        .num_consts = num_consts,
+                        .num_carry = num_carry,
+                        .is_reverse = is_reverse},
+                       body, inputs);
     }
     auto condition = std::make_shared<Function>();
     Builder c(*condition);
@@ -210,7 +290,7 @@ struct RandomLoop {
     for (const Type& type : types) tested.push_back(c.add_input(type));
     const ValueId end = ops::scalar(c, static_cast<double>(length), DType::i32);
     c.set_outputs({ops::compare(c, "lt", tested[num_consts], end)});
-    b.set_outputs(ops::while_loop(b, num_consts, condition, body, inputs));
+    return ops::while_loop(b, num_consts, condition, body, inputs);
   }
 
   void build_rounds(Function& function) const {

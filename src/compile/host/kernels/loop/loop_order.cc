@@ -28,12 +28,12 @@ class Grouper {
     const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
     const auto take = [&](std::size_t s) {
       if (!all_inputs(s, is_known)) return false;
-      state_[at(steps_[s].output)] = State::known;
+      set_outputs(s, State::known);
       taken.push_back(s);
       return true;
     };
     std::erase_if(open, take);
-    for (const std::size_t s : taken) state_[at(steps_[s].output)] = State::never;
+    for (const std::size_t s : taken) set_outputs(s, State::never);
     return taken;
   }
 
@@ -46,13 +46,17 @@ class Grouper {
       groups.push_back({.blocks = blocks_of(first_ready(open)), .steps = {}});
       Group& group = groups.back();
       std::erase_if(open, [&](std::size_t s) { return joins(group, s); });
-      for (const std::size_t s : group.steps) set_known(steps_[s].output);
+      for (const std::size_t s : group.steps) set_outputs(s, State::known);
     }
     return groups;
   }
 
  private:
   enum class State : std::uint8_t { never, in_group, known };
+
+  void set_outputs(std::size_t s, State state) {
+    for (const int reg : steps_[s].outputs) state_[at(reg)] = state;
+  }
 
   template <typename Condition>
   bool all_inputs(std::size_t s, const Condition& condition) const {
@@ -73,7 +77,7 @@ class Grouper {
     const Step& step = steps_[s];
     if (step.kernel == nullptr || step.kernel->short_stages[0] == nullptr) return 0;
     const std::size_t lanes = short_chain_kernels().block;
-    const auto size = static_cast<std::size_t>(program_.registers[at(step.output)].size);
+    const auto size = static_cast<std::size_t>(program_.registers[at(step.output())].size);
     return (size + lanes - 1) / lanes;
   }
 
@@ -81,7 +85,7 @@ class Grouper {
     if (blocks_of(s) != group.blocks) return false;
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
     if (!all_inputs(s, is_ready)) return false;
-    state_[at(steps_[s].output)] = State::in_group;
+    set_outputs(s, State::in_group);
     group.steps.push_back(s);
     return true;
   }

@@ -49,7 +49,7 @@ struct Copy {
 };
 
 struct Work {
-  enum class Kind : std::uint8_t { chain, kernel, gather };
+  enum class Kind : std::uint8_t { chain, kernel, call, gather };
   Kind kind;
   const Stage* stages = nullptr;
   std::size_t blocks = 0;
@@ -57,6 +57,7 @@ struct Work {
   TileInput inputs[3] = {};
   std::vector<Copy> copies = {};
   Home output = {};
+  const Step* called = nullptr;
 };
 
 /// A buffer at the element where a round begins.
@@ -84,6 +85,7 @@ class Instance {
     condition_ = works_of(order, order.condition);
     body_ = works_of(order, order.body);
     add_updates();
+    if (scratch_bytes_ > 0) scratch_ = make_memory(at(scratch_bytes_));
     for (const auto& load : program.loads) {
       loads_.push_back(cursor(load.buffer, load.stride, homes_[at(load.reg)].dtype));
     }
@@ -124,6 +126,7 @@ class Instance {
   }
 
   Home make_home(const Register& reg) {
+    if (reg.is_in_place) return {.data = nullptr, .dtype = reg.dtype, .size = at(reg.size)};
     const std::size_t lanes = short_chain_kernels().block;
     const std::size_t bytes = blocks_of(at(reg.size)) * lanes * size_bytes(reg.dtype);
     return {.data = make_memory(bytes), .dtype = reg.dtype, .size = at(reg.size)};
@@ -167,7 +170,9 @@ class Instance {
     const std::vector<Group>* all[] = {&order.before, &order.condition, &order.body};
     for (const auto* groups : all) {
       for (const Group& group : *groups) {
-        for (const std::size_t s : group.steps) writer[at(order.steps[s].output)] = &group;
+        for (const std::size_t s : group.steps) {
+          for (const int reg : order.steps[s].outputs) writer[at(reg)] = &group;
+        }
       }
     }
     for (const auto* groups : all) {
@@ -189,13 +194,21 @@ class Instance {
         add_chain(order, group, works);
         continue;
       }
-      for (const std::size_t s : group.steps) works.push_back(work_of(order.steps[s]));
+      for (const std::size_t s : group.steps) {
+        works.push_back(order.steps[s].call != nullptr ? call_of(order.steps[s])
+                                                       : work_of(order.steps[s]));
+      }
     }
     return works;
   }
 
+  Work call_of(const Step& step) {
+    scratch_bytes_ = std::max(scratch_bytes_, step.call->scratch_bytes());
+    return {.kind = Work::Kind::call, .called = &step};
+  }
+
   Work work_of(const Step& step) const {
-    Work work{.kind = Work::Kind::gather, .output = homes_[at(step.output)]};
+    Work work{.kind = Work::Kind::gather, .output = homes_[at(step.output())]};
     if (step.kernel == nullptr) {
       work.copies = copies_of(step.elements);
       return work;
@@ -220,9 +233,9 @@ class Instance {
       added.kernel = step.kernel;
       added.num_inputs = static_cast<int>(step.inputs.size());
       std::copy(step.inputs.begin(), step.inputs.end(), added.inputs);
-      added.output = step.output;
+      added.output = step.output();
       steps.push_back(steps.size());
-      if (is_output_[at(step.output)]) outputs.push_back(step.output);
+      if (is_output_[at(step.output())]) outputs.push_back(step.output());
     }
     if (outputs.empty()) return;
     std::vector<DType> dtypes;
@@ -302,6 +315,16 @@ class Instance {
     if (home.is_spread()) short_chain_kernels().repeat(home.dtype, home.data, home.data);
   }
 
+  /// Gives a register the elements from `from` on.
+  void load(int reg, std::byte* from) {
+    Home& home = homes_[at(reg)];
+    if (program_.registers[at(reg)].is_in_place) {
+      home.data = from;
+    } else {
+      fill(home, from);
+    }
+  }
+
   static void fill(const Home& home, const std::byte* from) {
     if (home.is_spread()) {
       short_chain_kernels().repeat(home.dtype, from, home.data);
@@ -321,7 +344,7 @@ class Instance {
     for (Cursor& cursor : stores_) place(cursor);
     for (std::size_t i = 0; i < loads_.size(); ++i) {
       place(loads_[i]);
-      if (loads_[i].stride == 0) fill(homes_[at(program_.loads[i].reg)], loads_[i].place);
+      if (loads_[i].stride == 0) load(program_.loads[i].reg, loads_[i].place);
     }
     run_all(before_);
   }
@@ -329,7 +352,7 @@ class Instance {
   void run_round() {
     for (std::size_t i = 0; i < loads_.size(); ++i) {
       if (loads_[i].stride == 0) continue;
-      fill(homes_[at(program_.loads[i].reg)], loads_[i].place);
+      load(program_.loads[i].reg, loads_[i].place);
       advance(loads_[i]);
     }
     run_all(body_);
@@ -346,10 +369,20 @@ class Instance {
     cursor.place += program_.is_reverse ? -cursor.stride : cursor.stride;
   }
 
-  static void run_all(const std::vector<Work>& works) {
+  void call(const Step& step) {
+    called_with_.clear();
+    for (const int reg : step.inputs) called_with_.push_back(homes_[at(reg)].data);
+    for (const int reg : step.outputs) called_with_.push_back(homes_[at(reg)].data);
+    step.call->run(called_with_, scratch_);
+    for (const int reg : step.outputs) spread(homes_[at(reg)]);
+  }
+
+  void run_all(const std::vector<Work>& works) {
     for (const Work& work : works) {
       if (work.kind == Work::Kind::chain) {
         short_chain_kernels().run(work.stages, 0, work.blocks);
+      } else if (work.kind == Work::Kind::call) {
+        call(*work.called);
       } else if (work.kind == Work::Kind::kernel) {
         work.kernel->run(work.inputs, work.output.data, work.output.size);
         spread(work.output);
@@ -373,6 +406,9 @@ class Instance {
   std::vector<Work> condition_;
   std::vector<Work> body_;
   std::vector<Work> updates_;
+  std::int64_t scratch_bytes_ = 0;
+  std::byte* scratch_ = nullptr;
+  std::vector<std::byte*> called_with_;
   std::vector<std::unique_ptr<Stage[]>> stages_;
   std::vector<std::unique_ptr<Line[]>> memory_;
 };

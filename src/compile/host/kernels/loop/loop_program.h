@@ -14,13 +14,25 @@
 
 namespace tessera::kernels {
 
+/// Computes registers from registers, whose elements are adjacent in memory.
+class LoopCall {
+ public:
+  virtual ~LoopCall() = default;
+  /// The memory that a call needs besides.
+  virtual std::int64_t scratch_bytes() const = 0;
+  /// `registers` are the inputs, then the outputs. Several threads may call it at the same time,
+  /// each with its own scratch memory.
+  virtual void run(std::span<std::byte* const> registers, std::byte* scratch) const = 0;
+};
+
 /// One round computes the registers that its steps name and then gives the carries their next
 /// values. Each register that is no carry is written once, before it is read.
 struct LoopProgram {
-  /// A register of one element may stand for a longer one whose elements are all alike.
   struct Register {
     DType dtype;
     std::int64_t size;
+    /// A part of a buffer, which a load names and only calls read.
+    bool is_in_place = false;
   };
   /// An element of a register.
   struct Element {
@@ -41,13 +53,16 @@ struct LoopProgram {
     int buffer;
     std::int64_t stride;  // in elements
   };
-  /// Computes a register: by a kernel, or from elements of other registers if `kernel` is null.
+  /// Has a kernel, a call, or the elements of its only output.
   struct Step {
     const TileKernel* kernel = nullptr;
-    std::vector<int> inputs =
-        {};                  // registers of the kernel, of the output's size or of one element
-    Elements elements = {};  // without a kernel
-    int output;
+    std::shared_ptr<const LoopCall> call = nullptr;
+    /// Registers. Those of a kernel may have one element that stands for all.
+    std::vector<int> inputs = {};
+    Elements elements = {};
+    std::vector<int> outputs = {};  // one, except of calls
+
+    int output() const { return outputs[0]; }
   };
   struct Store {
     Elements elements;

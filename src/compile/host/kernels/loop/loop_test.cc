@@ -1,3 +1,3 @@
-#include "compile/host/kernels/loop/loop_program.h"
-
 #include <gtest/gtest.h>
+
+#include "compile/host/kernels/loop/loop_program.h"
