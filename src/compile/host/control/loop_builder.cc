@@ -14,8 +14,9 @@ using kernels::LoopProgram;
 using Element = LoopProgram::Element;
 using Elements = LoopProgram::Elements;
 
-constexpr std::int64_t kMostElements = 64;  // of a register: with more, regions take less time
-constexpr std::size_t kFewElements = 4;     // that are computed one by one rather than joined
+constexpr std::int64_t kMostElements = 2048;  // of a register: they should stay in the first cache
+constexpr std::size_t kMostRuns = 64;         // of elements that are copied one after the other
+constexpr std::size_t kFewElements = 4;       // that are computed one by one rather than joined
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -24,6 +25,24 @@ Box whole(const Shape& shape) { return {std::vector<std::int64_t>(shape.size(), 
 bool is_alike(const Elements& elements) {
   return std::all_of(elements.begin(), elements.end(),
                      [&](const Element& element) { return element == elements[0]; });
+}
+
+/// Whether registers hold what the equation computes. A reshape may also be of a larger value.
+bool has_small_results(const Function& function, const Equation& equation) {
+  if (ops::is(equation, ops::reshape_op)) return true;
+  return std::all_of(equation.results.begin(), equation.results.end(),
+                     [&](ValueId id) { return is_small(function, id); });
+}
+
+/// Whether a register with these elements takes few copies.
+bool is_in_few_runs(const Elements& elements) {
+  std::size_t runs = 1;
+  for (std::size_t i = 1; i < elements.size(); ++i) {
+    const Element& last = elements[i - 1];
+    const bool follows = elements[i] == Element{.reg = last.reg, .index = last.index + 1};
+    if (!follows && elements[i] != last) runs += 1;
+  }
+  return runs <= kMostRuns;
 }
 
 }  // namespace
@@ -57,6 +76,9 @@ Elements LoopBuilder::elements_of(int reg) const {
 std::optional<std::vector<Elements>> LoopBuilder::add(const Function& function,
                                                       const std::vector<LoopValue>& inputs,
                                                       Steps& steps) {
+  for (const Equation& equation : function.equations) {
+    if (!has_small_results(function, equation)) return std::nullopt;
+  }
   values_.assign(function.values.size(), {});
   for (std::size_t i = 0; i < inputs.size(); ++i) values_[function.inputs[i]] = inputs[i];
   steps_ = &steps;
@@ -79,8 +101,6 @@ bool LoopBuilder::add(const Function& function, const Equation& equation) {
     values_[result] = values_[operands[0]];
     return true;
   }
-  const auto fits = [&](ValueId id) { return is_small(function, id); };
-  if (!std::all_of(equation.results.begin(), equation.results.end(), fits)) return false;
   const bool are_held = std::all_of(operands.begin(), operands.end(), is_held);
   const ops::Pattern pattern = *equation.op->pattern;
   Elements& elements = values_[result].elements;
@@ -95,6 +115,7 @@ bool LoopBuilder::add(const Function& function, const Equation& equation) {
   } else {
     return call(function, equation);
   }
+  if (!is_in_few_runs(elements)) return call(function, equation);
   return true;
 }
 

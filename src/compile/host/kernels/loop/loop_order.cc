@@ -43,7 +43,7 @@ class Grouper {
   std::vector<Group> group(std::vector<std::size_t> open) {
     std::vector<Group> groups;
     while (!open.empty()) {
-      groups.push_back({.blocks = blocks_of(first_ready(open)), .steps = {}});
+      groups.push_back({.blocks = blocks_of_step(first_ready(open)), .steps = {}});
       Group& group = groups.back();
       std::erase_if(open, [&](std::size_t s) { return joins(group, s); });
       for (const std::size_t s : group.steps) set_outputs(s, State::known);
@@ -72,17 +72,14 @@ class Grouper {
                          [&](std::size_t s) { return all_inputs(s, is_known); });
   }
 
-  /// The vectors of a step in a chain; 0 if it is none.
-  std::size_t blocks_of(std::size_t s) const {
+  Blocks blocks_of_step(std::size_t s) const {
     const Step& step = steps_[s];
-    if (step.kernel == nullptr || step.kernel->short_stages[0] == nullptr) return 0;
-    const std::size_t lanes = short_chain_kernels().block;
-    const auto size = static_cast<std::size_t>(program_.registers[at(step.output())].size);
-    return (size + lanes - 1) / lanes;
+    if (step.kernel == nullptr || step.kernel->short_stages[0] == nullptr) return {};
+    return blocks_of(static_cast<std::size_t>(program_.registers[at(step.output())].size));
   }
 
   bool joins(Group& group, std::size_t s) {
-    if (blocks_of(s) != group.blocks) return false;
+    if (blocks_of_step(s) != group.blocks) return false;
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
     if (!all_inputs(s, is_ready)) return false;
     set_outputs(s, State::in_group);
@@ -99,6 +96,13 @@ class Grouper {
 
 bool is_chained(DType dtype) {
   return short_chain_kernels().copies[static_cast<std::size_t>(dtype)] != nullptr;
+}
+
+Blocks blocks_of(std::size_t size) {
+  constexpr std::size_t kMostShortBlocks = 4;  // with more, long chains take less time
+  const ChainKernels& of_few = short_chain_kernels();
+  const ChainKernels& kernels = size <= kMostShortBlocks * of_few.block ? of_few : chain_kernels();
+  return {.kernels = &kernels, .count = (size + kernels.block - 1) / kernels.block};
 }
 
 Order order_of(const LoopProgram& program) {

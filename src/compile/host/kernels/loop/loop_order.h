@@ -10,9 +10,17 @@ namespace tessera::kernels::loops {
 /// Elements of 4 bytes or less whose kernels are stages are computed in vector registers.
 bool is_chained(DType dtype);
 
-/// Steps that follow each other: one chain of stages over `blocks` vectors, or steps of their own.
+/// How the elements of a value are computed in chains.
+struct Blocks {
+  const ChainKernels* kernels = nullptr;  // null: not in chains
+  std::size_t count = 0;
+  friend bool operator==(const Blocks&, const Blocks&) = default;
+};
+Blocks blocks_of(std::size_t size);
+
+/// Steps that follow each other, in one chain if there are blocks.
 struct Group {
-  std::size_t blocks = 0;  // 0: no chain
+  Blocks blocks;
   std::vector<std::size_t> steps;
 };
 

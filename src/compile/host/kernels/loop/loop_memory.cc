@@ -1,0 +1,117 @@
+#include "compile/host/kernels/loop/loop_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::kernels::loops {
+
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// memcpy of lengths that are mostly those of one or two elements.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == sizeof(std::uint32_t)) {
+    std::memcpy(to, from, sizeof(std::uint32_t));
+  } else if (bytes == sizeof(std::uint64_t)) {
+    std::memcpy(to, from, sizeof(std::uint64_t));
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+template <typename T>
+void repeat(std::byte* to, const std::byte* from, std::size_t count) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+}
+
+/// Per register: whether a long chain reads its one element.
+std::vector<bool> read_by_long_chains(const LoopProgram& program, const Order& order) {
+  std::vector<bool> is_read(program.registers.size(), false);
+  for (const std::vector<Group>* groups : {&order.before, &order.condition, &order.body}) {
+    for (const Group& group : *groups) {
+      if (group.blocks.kernels == nullptr || group.blocks.kernels->is_short) continue;
+      for (const std::size_t s : group.steps) {
+        for (const int reg : order.steps[s].inputs) is_read[at(reg)] = true;
+      }
+    }
+  }
+  return is_read;
+}
+
+}  // namespace
+
+void Home::fill(const std::byte* from) const {
+  if (repeats != nullptr) {
+    repeats->repeat(dtype, from, data);
+  } else {
+    copy_bytes(data, from, bytes());
+  }
+}
+
+void Copy::run(std::byte* to) const {
+  if (count == 1) return copy_bytes(to + offset, from, bytes);
+  switch (bytes) {
+    case 1:
+      return repeat<std::uint8_t>(to + offset, from, count);
+    case 2:
+      return repeat<std::uint16_t>(to + offset, from, count);
+    case 4:
+      return repeat<std::uint32_t>(to + offset, from, count);
+    default:
+      return repeat<std::uint64_t>(to + offset, from, count);
+  }
+}
+
+Memory::Memory(const LoopProgram& program, const Order& order) {
+  const std::vector<bool> is_in_long = read_by_long_chains(program, order);
+  for (std::size_t reg = 0; reg < program.registers.size(); ++reg) {
+    const auto& [dtype, size, is_in_place] = program.registers[reg];
+    dtypes_.push_back(dtype);
+    if (is_in_place) {
+      homes_.push_back({.data = nullptr, .dtype = dtype, .size = at(size)});
+      continue;
+    }
+    homes_.push_back(add(dtype, at(size)));
+    Home& home = homes_.back();
+    if (home.repeats == nullptr || !is_in_long[reg]) continue;
+    home.repeats = &chain_kernels();
+    home.data = add_bytes(chain_kernels().block * home.element_bytes());
+  }
+}
+
+Home Memory::add(DType dtype, std::size_t size) {
+  const Blocks blocks = blocks_of(size);
+  return {.data = add_bytes(blocks.count * blocks.kernels->block * size_bytes(dtype)),
+          .dtype = dtype,
+          .size = size,
+          .repeats = size == 1 && is_chained(dtype) ? blocks.kernels : nullptr};
+}
+
+std::byte* Memory::add_bytes(std::size_t bytes) {
+  lines_.push_back(std::make_unique<Line[]>((bytes + sizeof(Line) - 1) / sizeof(Line)));
+  return lines_.back()[0].bytes;
+}
+
+std::vector<Copy> Memory::copies_of(const LoopProgram::Elements& elements) const {
+  std::vector<Copy> copies;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Home& home = homes_[at(elements[i].reg)];
+    const std::size_t bytes = home.element_bytes();
+    const std::byte* from = home.data + at(elements[i].index) * bytes;
+    Copy* last = copies.empty() ? nullptr : &copies.back();
+    if (last != nullptr && last->count == 1 && last->from + last->bytes == from) {
+      last->bytes += bytes;
+    } else if (last != nullptr && last->bytes == bytes && last->from == from) {
+      last->count += 1;
+    } else {
+      copies.push_back({.from = from, .offset = i * bytes, .bytes = bytes});
+    }
+  }
+  return copies;
+}
+
+}  // namespace tessera::kernels::loops

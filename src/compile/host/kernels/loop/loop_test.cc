@@ -1,3 +1,0 @@
-#include <gtest/gtest.h>
-
-#include "compile/host/kernels/loop/loop_program.h"
