@@ -16,7 +16,9 @@ using ir::Builder;
 using ir::Ints;
 using ir::ValueId;
 
-const std::vector<Shape> kShapes = {{}, {}, {1}, {2}, {3}, {4}, {7}, {2, 3}, {16}, {3, 1, 5}, {64}};
+const std::vector<Shape> kShapes = {{},     {},   {1},       {2},  {3},     {4},   {7},
+                                    {2, 3}, {16}, {3, 1, 5}, {64}, {5, 16}, {200}, {3, 47}};
+constexpr std::int64_t kMostElements = 2048;  // of a value of a small loop
 const std::vector<DType> kDTypes = {DType::f32,     DType::f32, DType::f32, DType::i32, DType::u32,
                                     DType::boolean, DType::f64, DType::i64, DType::u8};
 
@@ -147,7 +149,7 @@ class RandomBody {
   }
 
   ValueId joined(ValueId x) {
-    if (num_elements(b_.type(x).shape) > 16) return x;
+    if (num_elements(b_.type(x).shape) > 200) return x;
     const Shape flat = {num_elements(b_.type(x).shape)};
     std::vector<ValueId> parts;
     for (std::int64_t i = random_.between(1, 4); i > 0; --i) {
@@ -161,15 +163,7 @@ class RandomBody {
     if (b_.type(x).dtype != type.dtype) x = ops::convert(b_, x, type.dtype);
     const std::int64_t size = num_elements(type.shape);
     ValueId flat = ops::reshape(b_, x, {num_elements(b_.type(x).shape)});
-    while (b_.type(flat).shape[0] < size) {
-      if (b_.type(flat).shape[0] * 2 > 64) {
-        flat = ops::slice_dim(b_, flat, 0, 0, 64 - b_.type(flat).shape[0]);
-        flat = ops::broadcast_scalar(b_, ops::reshape(b_, ops::slice_dim(b_, flat, 0, 0, 1), {}),
-                                     {size});
-      } else {
-        flat = ops::concatenate(b_, {flat, flat}, 0);
-      }
-    }
+    while (b_.type(flat).shape[0] < size) flat = ops::concatenate(b_, {flat, flat}, 0);
     return ops::reshape(b_, ops::slice_dim(b_, flat, 0, 0, size), type.shape);
   }
 
@@ -201,7 +195,7 @@ struct RandomLoop {
     if (is_while) types[num_consts] = {DType::i32, {}};
     const bool has_large = depth == 0 && num_consts > 0 && random.chance(50);
     if (has_large) {
-      types[0] = {random.choose(std::vector{DType::f32, DType::f64, DType::i32}), {9, 20}};
+      types[0] = {random.choose(std::vector{DType::f32, DType::f64, DType::i32}), {90, 40}};
     }
     auto made = std::make_shared<Function>();
     Builder b(*made);
@@ -234,7 +228,7 @@ struct RandomLoop {
   void nest(Builder& b, RandomBody& values, std::uint64_t seed) {
     const RandomLoop inner(seed + 1'000'000, 1);
     for (std::size_t i = 0; i < inner.types.size(); ++i) {
-      if (num_elements(inner.type_outside(i).shape) > 64) return;
+      if (num_elements(inner.type_outside(i).shape) > kMostElements) return;
     }
     std::vector<ValueId> operands;
     for (std::size_t i = 0; i < inner.types.size(); ++i) {
@@ -243,7 +237,7 @@ struct RandomLoop {
     if (inner.is_while) operands[inner.num_consts] = ops::scalar(b, 0.0, DType::i32);
     for (const ValueId id : inner.add_loop(b, operands)) {
       const std::int64_t size = num_elements(b.type(id).shape);
-      if (size > 0 && size <= 64) values.append(id);
+      if (size <= kMostElements) values.append(id);
     }
   }
 

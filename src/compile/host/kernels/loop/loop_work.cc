@@ -140,8 +140,8 @@ class Maker {
       const Home& home = memory_[carry.reg];
       const int reg = carry.next[0].reg;
       const std::vector<Copy> copies = memory_.copies_of(carry.next);
-      const bool is_whole = copies.size() == 1 && copies[0].from == memory_[reg].data &&
-                            memory_[reg].size == home.size;
+      const bool is_whole = copies[0].from == memory_[reg].data &&
+                            copies[0].bytes == home.bytes() && memory_[reg].size == home.size;
       if (is_whole && reg == carry.reg) continue;
       if (is_whole) {
         moves.push_back({.from = memory_[reg], .to = home});
