@@ -37,10 +37,15 @@ std::vector<ValueId> distinct_operands(const Equation& equation) {
 
 std::shared_ptr<const KernelCall> KernelCall::make(const LowerContext& context,
                                                    const Function& function,
-                                                   const Equation& equation) {
+                                                   const Equation& equation,
+                                                   const std::vector<int>& alias) {
   const Function made = function_of(function, equation);
-  const CompileOptions options{.is_donated = std::vector<bool>(made.inputs.size(), false),
-                               .output_alias = std::vector<int>(made.outputs.size(), -1),
+  std::vector<bool> is_donated(made.inputs.size(), false);
+  for (const int input : alias) {
+    if (input >= 0) is_donated[static_cast<std::size_t>(input)] = true;
+  }
+  const CompileOptions options{.is_donated = std::move(is_donated),
+                               .output_alias = alias,
                                .target = context.target(),
                                .dot_unit = context.dot_unit(),
                                .bodies = &context.bodies()};
@@ -50,6 +55,9 @@ std::shared_ptr<const KernelCall> KernelCall::make(const LowerContext& context,
            task.places.size() <= kMostBuffers;
   };
   if (!std::all_of(executable->tasks.begin(), executable->tasks.end(), is_simple)) return nullptr;
+  for (std::size_t i = 0; i < alias.size(); ++i) {
+    if (executable->outputs[i].alias != alias[i]) return nullptr;
+  }
   return std::shared_ptr<const KernelCall>(new KernelCall(std::move(executable)));
 }
 

@@ -14,10 +14,12 @@ std::vector<ValueId> distinct_operands(const Equation& equation);
 /// Runs the tasks of an equation one after the other.
 class KernelCall final : public kernels::LoopCall {
  public:
-  /// The inputs are its distinct operands. nullptr if the equation needs anything but kernels of
-  /// one part. All its values are whole, and it has no effects.
+  /// The inputs are the distinct operands of the equation, whose values are whole and which has no
+  /// effects. `alias`: per result the input whose memory it takes, or -1. nullptr if the equation
+  /// needs anything but kernels of one part, or other memory.
   static std::shared_ptr<const KernelCall> make(const LowerContext& context,
-                                                const Function& function, const Equation& equation);
+                                                const Function& function, const Equation& equation,
+                                                const std::vector<int>& alias);
 
   std::int64_t scratch_bytes() const override { return executable_->arena_bytes; }
   void run(std::span<std::byte* const> registers, std::byte* scratch) const override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/host/control/kernel_call.h"
+#include "compile/host/kernels/index_filler.h"
 #include "ir/effects.h"
 #include "ops/ops.h"
 
@@ -27,9 +28,18 @@ bool is_alike(const Elements& elements) {
                      [&](const Element& element) { return element == elements[0]; });
 }
 
-/// Whether registers hold what the equation computes. A reshape may also be of a larger value.
-bool has_small_results(const Function& function, const Equation& equation) {
-  if (ops::is(equation, ops::reshape_op)) return true;
+bool is_named(const Equation& equation, std::string_view name) {
+  return *equation.op->name == name;
+}
+
+bool updates(const Equation& equation) {
+  return is_named(equation, "dynamic_update_slice") || is_named(equation, "scatter");
+}
+
+/// Whether registers can hold what the equation computes, or it may be computed in place.
+bool can_hold_results(const Function& function, const Equation& equation) {
+  if (ops::is(equation, ops::reshape_op) || updates(equation)) return true;
+  if (ops::is(equation, ops::scan_op) || ops::is(equation, ops::while_op)) return true;
   return std::all_of(equation.results.begin(), equation.results.end(),
                      [&](ValueId id) { return is_small(function, id); });
 }
@@ -45,6 +55,31 @@ bool is_in_few_runs(const Elements& elements) {
   return runs <= kMostRuns;
 }
 
+/// What an index out of range reads.
+std::vector<std::byte> filler_of(DType dtype) {
+  return ops::dispatch(dtype, [](auto zero) {
+    const auto value = kernels::filler<decltype(zero)>();
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    return std::vector<std::byte>(bytes, bytes + sizeof(value));
+  });
+}
+
+/// The start in each dimension, or kNoValue for 0, of an equation that names one part of an array.
+/// `first` is the operand that has the first index.
+std::optional<std::vector<ValueId>> starts_of(const Function& function, const Equation& equation,
+                                              std::size_t first) {
+  const auto indices = equation.operands.begin() + static_cast<std::ptrdiff_t>(first);
+  if (!equation.attributes.has("dim")) {
+    return std::vector<ValueId>(indices, equation.operands.end());
+  }
+  const bool has_batch =
+      equation.attributes.has("num_batch") && equation.attributes.integer("num_batch") > 0;
+  if (has_batch || num_elements(function.type(*indices).shape) != 1) return std::nullopt;
+  std::vector<ValueId> starts(function.type(equation.operands[0]).shape.size(), ir::kNoValue);
+  starts[at(equation.attributes.integer("dim"))] = *indices;
+  return starts;
+}
+
 }  // namespace
 
 bool is_small(const Function& function, ValueId id) {
@@ -53,16 +88,37 @@ bool is_small(const Function& function, ValueId id) {
   return size > 0 && size <= kMostElements && !is_half(type.dtype);
 }
 
+bool is_held_in_place(const Function& body, ValueId carry) {
+  constexpr std::int64_t kFew = 64;  // elements that chains move as fast
+  if (!is_small(body, carry)) return true;
+  if (num_elements(body.type(carry).shape) <= kFew) return false;
+  std::vector<bool> is_version(body.values.size(), false);
+  is_version[carry] = true;
+  bool is_written = false;
+  for (const Equation& equation : body.equations) {
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      if (!is_version[equation.operands[i]]) continue;
+      const bool is_read = is_named(equation, "dynamic_slice") || is_named(equation, "gather");
+      if (i > 0 || (!is_read && !updates(equation))) return false;
+      if (!updates(equation)) continue;
+      is_version[equation.results[0]] = true;
+      is_written = true;
+    }
+  }
+  return is_written;
+}
+
 int LoopBuilder::new_register(const Type& type) {
   program_.registers.push_back({.dtype = type.dtype, .size = num_elements(type.shape)});
   return static_cast<int>(program_.registers.size()) - 1;
 }
 
-LoopValue LoopBuilder::add_register(const Function& function, ValueId id) {
-  const int reg = new_register(function.type(id));
-  if (is_small(function, id)) return {.elements = elements_of(reg)};
+LoopValue LoopBuilder::add_register(const Type& type, bool is_in_place) {
+  const int reg = new_register(type);
+  if (!is_in_place) return {.elements = elements_of(reg)};
   program_.registers[at(reg)].is_in_place = true;
-  return {.elements = {}, .in_place = reg};
+  arrays_[reg] = {};
+  return {.array = reg};
 }
 
 Elements LoopBuilder::elements_of(int reg) const {
@@ -73,34 +129,33 @@ Elements LoopBuilder::elements_of(int reg) const {
   return elements;
 }
 
-std::optional<std::vector<Elements>> LoopBuilder::add(const Function& function,
-                                                      const std::vector<LoopValue>& inputs,
-                                                      Steps& steps) {
+std::optional<std::vector<LoopValue>> LoopBuilder::add(const Function& function,
+                                                       const std::vector<LoopValue>& inputs,
+                                                       Steps& steps) {
   for (const Equation& equation : function.equations) {
-    if (!has_small_results(function, equation)) return std::nullopt;
+    if (!can_hold_results(function, equation)) return std::nullopt;
   }
+  for (auto& [reg, array] : arrays_) array = {};
   values_.assign(function.values.size(), {});
   for (std::size_t i = 0; i < inputs.size(); ++i) values_[function.inputs[i]] = inputs[i];
   steps_ = &steps;
   for (const Equation& equation : function.equations) {
     if (!add(function, equation)) return std::nullopt;
   }
-  std::vector<Elements> outputs;
-  for (const ValueId id : function.outputs) {
-    if (values_[id].elements.empty()) return std::nullopt;
-    outputs.push_back(values_[id].elements);
-  }
+  std::vector<LoopValue> outputs;
+  for (const ValueId id : function.outputs) outputs.push_back(values_[id]);
   return outputs;
 }
 
 bool LoopBuilder::add(const Function& function, const Equation& equation) {
   const auto& operands = equation.operands;
   const ValueId result = equation.results[0];
-  const auto is_held = [&](ValueId id) { return !values_[id].elements.empty(); };
+  const auto is_held = [&](ValueId id) { return values_[id].array < 0; };
   if (ops::is(equation, ops::reshape_op) && !is_held(operands[0])) {
     values_[result] = values_[operands[0]];
     return true;
   }
+  if (read_part(function, equation) || write_part(function, equation)) return true;
   const bool are_held = std::all_of(operands.begin(), operands.end(), is_held);
   const ops::Pattern pattern = *equation.op->pattern;
   Elements& elements = values_[result].elements;
@@ -205,25 +260,148 @@ Element LoopBuilder::map_element(const kernels::TileKernel* kernel,
   return {.reg = reg, .index = 0};
 }
 
-bool LoopBuilder::call(const Function& function, const Equation& equation) {
-  if (ir::Effects().has(equation)) return false;
-  const auto made = KernelCall::make(context_, function, equation);
-  if (made == nullptr) return false;
-  thread_scratch_bytes_ = std::max(thread_scratch_bytes_, made->thread_scratch_bytes());
-  LoopProgram::Step step{.call = made};
-  for (const ValueId id : distinct_operands(equation)) {
-    const auto& [elements, in_place] = values_[id];
-    const int reg = in_place >= 0 ? in_place : register_of(elements);
-    const bool is_whole =
-        reg >= 0 && (in_place >= 0 || program_.registers[at(reg)].size == std::ssize(elements));
-    step.inputs.push_back(is_whole ? reg : gather(elements));
+bool LoopBuilder::read_part(const Function& function, const Equation& equation) {
+  const bool is_gather = is_named(equation, "gather");
+  if (!is_gather && !is_named(equation, "dynamic_slice")) return false;
+  const auto starts = starts_of(function, equation, 1);
+  if (!starts) return false;
+  const LoopValue from = values_[equation.operands[0]];
+  const ValueId result = equation.results[0];
+  LoopProgram::Part part{.array = from.array >= 0 ? from.array : dense_register(from.elements),
+                         .part = new_register(function.type(result)),
+                         .is_written = false,
+                         .extents = function.type(equation.operands[0]).shape,
+                         .sizes = {},
+                         .starts = {},
+                         .outside = {}};
+  part.sizes = part.extents;
+  if (is_gather) {
+    part.sizes[at(equation.attributes.integer("dim"))] = 1;
+    part.outside = filler_of(function.type(result).dtype);
+  } else {
+    part.sizes = equation.attributes.ints("sizes");
   }
-  for (const ValueId id : equation.results) {
-    step.outputs.push_back(new_register(function.type(id)));
-    values_[id].elements = elements_of(step.outputs.back());
-  }
+  Step step{.inputs = {part.array}, .outputs = {part.part}};
+  add_starts(*starts, part, step);
+  if (from.array >= 0 && !read_array(from, step)) return false;
+  values_[result].elements = elements_of(part.part);
+  step.part = std::make_shared<const LoopProgram::Part>(std::move(part));
   steps_->push_back(std::move(step));
   return true;
+}
+
+bool LoopBuilder::write_part(const Function& function, const Equation& equation) {
+  const bool is_scatter = is_named(equation, "scatter");
+  if (!is_scatter && !is_named(equation, "dynamic_update_slice")) return false;
+  const LoopValue to = values_[equation.operands[0]];
+  const Elements update = values_[equation.operands[is_scatter ? 2 : 1]].elements;
+  const auto starts = starts_of(function, equation, is_scatter ? 1 : 2);
+  if (!starts || to.array < 0 || !is_last(to, to.array) || update.empty()) return false;
+  LoopProgram::Part part{.array = to.array,
+                         .part = dense_register(update),
+                         .is_written = true,
+                         .extents = function.type(equation.operands[0]).shape,
+                         .sizes = {},
+                         .starts = {},
+                         .outside = {}};
+  part.sizes = part.extents;
+  if (is_scatter) {
+    part.sizes[at(equation.attributes.integer("dim"))] = 1;
+    part.outside = filler_of(function.type(equation.operands[0]).dtype);
+  } else {
+    part.sizes = function.type(equation.operands[1]).shape;
+  }
+  Step step{.inputs = {part.array, part.part}};
+  add_starts(*starts, part, step);
+  values_[equation.results[0]] = write_array(part.array, step);
+  step.part = std::make_shared<const LoopProgram::Part>(std::move(part));
+  steps_->push_back(std::move(step));
+  return true;
+}
+
+void LoopBuilder::add_starts(const std::vector<ValueId>& starts, LoopProgram::Part& part,
+                             Step& step) {
+  for (const ValueId id : starts) {
+    part.starts.push_back(id == ir::kNoValue ? -1 : as_register({values_[id].elements[0]}));
+    if (part.starts.back() >= 0) step.inputs.push_back(part.starts.back());
+  }
+}
+
+// The step is the next one.
+bool LoopBuilder::read_array(const LoopValue& value, Step& step) {
+  Array& array = arrays_.at(value.array);
+  if (value.version != array.version) return false;
+  if (array.writer) step.after.push_back(*array.writer);
+  array.readers.push_back(steps_->size());
+  return true;
+}
+
+LoopValue LoopBuilder::write_array(int reg, Step& step) {
+  Array& array = arrays_.at(reg);
+  if (array.writer) step.after.push_back(*array.writer);
+  step.after.insert(step.after.end(), array.readers.begin(), array.readers.end());
+  array = {.version = array.version + 1, .writer = steps_->size()};
+  return {.array = reg, .version = array.version};
+}
+
+/// Per result, the distinct operand whose array it overwrites, or -1 for a register. nullopt if a
+/// result is too large for a register and overwrites nothing.
+std::optional<std::vector<int>> LoopBuilder::aliases_of(const Function& function,
+                                                        const Equation& equation) const {
+  const std::vector<ValueId> operands = distinct_operands(equation);
+  std::vector<int> aliases;
+  for (const ValueId result : equation.results) {
+    int alias = -1;
+    for (std::size_t k = 0; k < operands.size() && alias < 0; ++k) {
+      const LoopValue& value = values_[operands[k]];
+      const bool is_free = std::count(aliases.begin(), aliases.end(), static_cast<int>(k)) == 0;
+      if (value.array >= 0 && is_free && is_last(value, value.array) &&
+          function.type(operands[k]) == function.type(result)) {
+        alias = static_cast<int>(k);
+      }
+    }
+    if (alias < 0 && !is_small(function, result)) return std::nullopt;
+    aliases.push_back(is_small(function, result) ? -1 : alias);
+  }
+  return aliases;
+}
+
+bool LoopBuilder::call(const Function& function, const Equation& equation) {
+  if (ir::Effects().has(equation)) return false;
+  const auto aliases = aliases_of(function, equation);
+  if (!aliases) return false;
+  const auto made = KernelCall::make(context_, function, equation, *aliases);
+  if (made == nullptr) return false;
+  thread_scratch_bytes_ = std::max(thread_scratch_bytes_, made->thread_scratch_bytes());
+  const std::vector<ValueId> operands = distinct_operands(equation);
+  std::vector<int> inputs;
+  for (const ValueId id : operands) {
+    const LoopValue& value = values_[id];
+    inputs.push_back(value.array >= 0 ? value.array : dense_register(value.elements));
+  }
+  Step step{.call = made, .inputs = inputs};
+  for (const ValueId id : operands) {
+    if (values_[id].array >= 0 && !read_array(values_[id], step)) return false;
+  }
+  for (std::size_t i = 0; i < aliases->size(); ++i) {
+    LoopValue& result = values_[equation.results[i]];
+    if ((*aliases)[i] >= 0) {
+      step.outputs.push_back(inputs[at((*aliases)[i])]);
+      result = write_array(step.outputs.back(), step);
+    } else {
+      step.outputs.push_back(new_register(function.type(equation.results[i])));
+      result.elements = elements_of(step.outputs.back());
+    }
+  }
+  std::erase(step.after, steps_->size());
+  steps_->push_back(std::move(step));
+  return true;
+}
+
+int LoopBuilder::dense_register(const Elements& elements) {
+  const int reg = register_of(elements);
+  const bool is_whole = reg >= 0 && program_.registers[at(reg)].size == std::ssize(elements);
+  return is_whole ? reg : gather(elements);
 }
 
 int LoopBuilder::as_register(const Elements& elements) {

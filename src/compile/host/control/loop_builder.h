@@ -14,11 +14,15 @@ namespace tessera::compile::host {
 /// Whether registers of a loop program can hold the value.
 bool is_small(const Function& function, ValueId id);
 
-/// A value of a body.
+/// A value of a body: elements, or an array that is in place.
 struct LoopValue {
-  kernels::LoopProgram::Elements elements;
-  int in_place = -1;  // instead of elements: the register of a larger value
+  kernels::LoopProgram::Elements elements = {};
+  int array = -1;   // its register
+  int version = 0;  // how many times it was written
 };
+
+/// Whether a carry is best held in place: it is large, or equations only read and write parts.
+bool is_held_in_place(const Function& body, ValueId carry);
 
 /// Adds the equations of bodies to a program. Moves of elements only rename them.
 class LoopBuilder {
@@ -30,11 +34,15 @@ class LoopBuilder {
       : context_(context), program_(program) {}
 
   /// A register of its own for a value that a load or a carry fills.
-  LoopValue add_register(const Function& function, ValueId id);
-  /// Returns the elements of the outputs; nullopt if a loop program cannot compute an equation or
+  LoopValue add_register(const Type& type, bool is_in_place);
+  /// Returns the values of the outputs; nullopt if a loop program cannot compute an equation or
   /// hold a value.
-  std::optional<std::vector<Elements>> add(const Function& function,
-                                           const std::vector<LoopValue>& inputs, Steps& steps);
+  std::optional<std::vector<LoopValue>> add(const Function& function,
+                                            const std::vector<LoopValue>& inputs, Steps& steps);
+  /// Whether the value is the last version of this array.
+  bool is_last(const LoopValue& value, int array) const {
+    return value.array == array && value.version == arrays_.at(array).version;
+  }
   /// A register with these elements; one that stands for all if they are alike.
   int as_register(const Elements& elements);
   /// As for Kernel::scratch_bytes(): what the kernels of calls need.
@@ -42,6 +50,14 @@ class LoopBuilder {
 
  private:
   using Element = kernels::LoopProgram::Element;
+  using Step = kernels::LoopProgram::Step;
+
+  /// The steps that have read and written an array in place.
+  struct Array {
+    int version = 0;
+    std::optional<std::size_t> writer = std::nullopt;
+    std::vector<std::size_t> readers = {};  // since then
+  };
 
   int new_register(const Type& type);
   Elements elements_of(int reg) const;
@@ -52,7 +68,15 @@ class LoopBuilder {
   Elements map(const Function& function, const Equation& equation);
   Element map_element(const kernels::TileKernel* kernel, const std::vector<ValueId>& operands,
                       std::size_t i, DType dtype);
+  bool read_part(const Function& function, const Equation& equation);
+  bool write_part(const Function& function, const Equation& equation);
   bool call(const Function& function, const Equation& equation);
+  std::optional<std::vector<int>> aliases_of(const Function& function,
+                                             const Equation& equation) const;
+  bool read_array(const LoopValue& value, Step& step);
+  LoopValue write_array(int array, Step& step);
+  int dense_register(const Elements& elements);
+  void add_starts(const std::vector<ValueId>& starts, kernels::LoopProgram::Part& part, Step& step);
   int register_of(const Elements& elements) const;
   int gather(Elements elements);
 
@@ -61,6 +85,7 @@ class LoopBuilder {
   std::vector<LoopValue> values_;  // of the function that is added
   Steps* steps_ = nullptr;
   std::map<std::vector<std::pair<int, std::int64_t>>, int> gathered_;
+  std::map<int, Array> arrays_;
   std::int64_t thread_scratch_bytes_ = 0;
 };
 

@@ -123,19 +123,18 @@ class LoopLowering {
     std::vector<LoopValue> inputs;
     for (std::size_t i = 0; i < body.inputs.size(); ++i) {
       const ValueId id = body.inputs[i];
-      if (loop_.is_carry(i) && !is_small(body, id)) return nullptr;
-      inputs.push_back(builder_.add_register(body, id));
+      const bool is_in_place = loop_.is_carry(i) ? is_held_in_place(body, id) : !is_small(body, id);
+      inputs.push_back(builder_.add_register(body.type(id), is_in_place));
       add_input(i, static_cast<int>(program_.registers.size()) - 1,
                 num_elements(body.type(id).shape));
     }
     if (condition != nullptr) {
       const auto decision = builder_.add(*condition, inputs, program_.condition);
       if (!decision) return nullptr;
-      program_.decision = builder_.as_register(decision->front());
+      program_.decision = builder_.as_register(decision->front().elements);
     }
     const auto outputs = builder_.add(body, inputs, program_.body);
-    if (!outputs) return nullptr;
-    add_outputs(*outputs);
+    if (!outputs || !add_outputs(*outputs)) return nullptr;
     if (loop_.scan != nullptr) {
       program_.length = loop_.scan->length;
       program_.is_reverse = loop_.scan->is_reverse;
@@ -154,17 +153,23 @@ class LoopLowering {
     }
   }
 
-  void add_outputs(const std::vector<LoopBuilder::Elements>& outputs) {
+  bool add_outputs(const std::vector<LoopValue>& outputs) {
     auto buffer = static_cast<int>(equation_.operands.size());
     for (std::size_t i = 0; i < outputs.size(); ++i, ++buffer) {
-      if (i < loop_.num_carry) {
-        program_.carries[i].next = outputs[i];
-        program_.carries[i].to = buffer;
-      } else {
+      const auto& elements = outputs[i].elements;
+      if (i >= loop_.num_carry) {
+        if (elements.empty()) return false;
         program_.stores.push_back(
-            {.elements = outputs[i], .buffer = buffer, .stride = std::ssize(outputs[i])});
+            {.elements = elements, .buffer = buffer, .stride = std::ssize(elements)});
+        continue;
       }
+      LoopProgram::Carry& carry = program_.carries[i];
+      carry.to = buffer;
+      carry.next = elements;
+      const bool is_in_place = program_.registers[static_cast<std::size_t>(carry.reg)].is_in_place;
+      if (is_in_place ? !builder_.is_last(outputs[i], carry.reg) : elements.empty()) return false;
     }
+    return true;
   }
 
   const Equation& equation_;

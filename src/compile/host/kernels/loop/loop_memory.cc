@@ -10,17 +10,6 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// memcpy of lengths that are mostly those of one or two elements.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes == sizeof(std::uint32_t)) {
-    std::memcpy(to, from, sizeof(std::uint32_t));
-  } else if (bytes == sizeof(std::uint64_t)) {
-    std::memcpy(to, from, sizeof(std::uint64_t));
-  } else {
-    std::memcpy(to, from, bytes);
-  }
-}
-
 template <typename T>
 void repeat(std::byte* to, const std::byte* from, std::size_t count) {
   T value;

@@ -16,7 +16,10 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 class Grouper {
  public:
   Grouper(const LoopProgram& program, const std::vector<Step>& steps)
-      : program_(program), steps_(steps), state_(program.registers.size(), State::never) {}
+      : program_(program),
+        steps_(steps),
+        state_(program.registers.size(), State::never),
+        is_placed_(steps.size(), false) {}
 
   /// Splits `open` into those whose inputs are the same in all rounds and the others.
   std::vector<std::size_t> take_invariant(std::vector<std::size_t>& open) {
@@ -61,6 +64,8 @@ class Grouper {
   template <typename Condition>
   bool all_inputs(std::size_t s, const Condition& condition) const {
     const Step& step = steps_[s];
+    const auto is_placed = [&](std::size_t earlier) { return is_placed_[earlier]; };
+    if (!std::all_of(step.after.begin(), step.after.end(), is_placed)) return false;
     const auto has = [&](const LoopProgram::Element& element) { return condition(element.reg); };
     return std::all_of(step.inputs.begin(), step.inputs.end(), condition) &&
            std::all_of(step.elements.begin(), step.elements.end(), has);
@@ -83,13 +88,15 @@ class Grouper {
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
     if (!all_inputs(s, is_ready)) return false;
     set_outputs(s, State::in_group);
+    is_placed_[s] = true;
     group.steps.push_back(s);
     return true;
   }
 
   const LoopProgram& program_;
   const std::vector<Step>& steps_;
-  std::vector<State> state_;  // per register
+  std::vector<State> state_;     // per register
+  std::vector<bool> is_placed_;  // per step: whether it is in a group
 };
 
 }  // namespace
@@ -108,7 +115,10 @@ Blocks blocks_of(std::size_t size) {
 Order order_of(const LoopProgram& program) {
   Order order;
   order.steps = program.condition;
-  order.steps.insert(order.steps.end(), program.body.begin(), program.body.end());
+  for (Step step : program.body) {
+    for (std::size_t& earlier : step.after) earlier += program.condition.size();
+    order.steps.push_back(std::move(step));
+  }
   std::vector<std::size_t> condition;
   std::vector<std::size_t> body;
   for (std::size_t s = 0; s < order.steps.size(); ++s) {

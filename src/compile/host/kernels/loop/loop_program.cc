@@ -57,6 +57,7 @@ class Instance {
       for (std::int64_t round = 0; round < program_.length; ++round) run_round();
     }
     for (const auto& carry : program_.carries) {
+      if (is_in_place(carry.reg)) continue;
       const Home& home = memory_[carry.reg];
       std::memcpy(buffers[at(carry.to)], home.data, home.bytes());
     }
@@ -69,6 +70,10 @@ class Instance {
 
   void start(std::span<std::byte* const> buffers) {
     for (const auto& carry : program_.carries) {
+      if (is_in_place(carry.reg)) {
+        memory_.set_place(carry.reg, buffers[at(carry.to)]);
+        if (buffers[at(carry.to)] == buffers[at(carry.from)]) continue;
+      }
       memory_[carry.reg].fill(buffers[at(carry.from)]);
     }
     const auto place = [&](Cursor& cursor) {
@@ -83,8 +88,10 @@ class Instance {
     run(works_.before);
   }
 
+  bool is_in_place(int reg) const { return program_.registers[at(reg)].is_in_place; }
+
   void load(int reg, std::byte* from) {
-    if (program_.registers[at(reg)].is_in_place) {
+    if (is_in_place(reg)) {
       memory_.set_place(reg, from);
     } else {
       memory_[reg].fill(from);
@@ -115,6 +122,8 @@ class Instance {
         work.blocks.kernels->run(work.stages.data(), 0, work.blocks.count);
       } else if (work.kind == Work::Kind::call) {
         call(*work.called);
+      } else if (work.kind == Work::Kind::part) {
+        work.part->run();
       } else if (work.kind == Work::Kind::kernel) {
         work.kernel->run(work.inputs, work.output.data, work.output.size);
         work.output.spread();

@@ -31,7 +31,7 @@ struct LoopProgram {
   struct Register {
     DType dtype;
     std::int64_t size;
-    /// A part of a buffer, which a load names and only calls read.
+    /// A part of a buffer, which a load or a carry names. Only parts and calls read it.
     bool is_in_place = false;
   };
   /// An element of a register.
@@ -53,14 +53,30 @@ struct LoopProgram {
     int buffer;
     std::int64_t stride;  // in elements
   };
-  /// Has a kernel, a call, or the elements of its only output.
+  /// A part of an array, at a place that other registers give.
+  struct Part {
+    int array;
+    int part;
+    bool is_written;                    // the array gets the part, or else the part is read
+    std::vector<std::int64_t> extents;  // of the array
+    std::vector<std::int64_t> sizes;    // of the part, per dimension of the array
+    std::vector<int> starts;            // per dimension: a register of one i32, or -1 for 0
+    /// Without it, starts are moved so that the part lies in the array. With it, a part that does
+    /// not is read as this element, and is not written.
+    std::vector<std::byte> outside;
+  };
+  /// Has a kernel, a call, a part, or the elements of its only output.
   struct Step {
     const TileKernel* kernel = nullptr;
     std::shared_ptr<const LoopCall> call = nullptr;
+    std::shared_ptr<const Part> part = nullptr;
     /// Registers. Those of a kernel may have one element that stands for all.
     std::vector<int> inputs = {};
     Elements elements = {};
-    std::vector<int> outputs = {};  // one, except of calls
+    std::vector<int> outputs = {};  // one, except of calls, and none of a part that is written
+    /// Numbers of steps that come before it, since they read what it overwrites or the other way
+    /// round.
+    std::vector<std::size_t> after = {};
 
     int output() const { return outputs[0]; }
   };
@@ -70,7 +86,8 @@ struct LoopProgram {
     std::int64_t stride;  // in elements
   };
   /// A register that keeps its value from round to round. It starts as the elements of `from`, and
-  /// `to` gets its last value.
+  /// `to` gets its last value. One that is in place is `to` itself, which the steps change; it has
+  /// no next value.
   struct Carry {
     int reg;
     int from;

@@ -80,6 +80,10 @@ class Maker {
 
   Work work_of(const Step& step) const {
     if (step.call != nullptr) return {.kind = Work::Kind::call, .called = &step};
+    if (step.part != nullptr) {
+      return {.kind = Work::Kind::part,
+              .part = std::make_shared<const PartWork>(*step.part, memory_)};
+    }
     if (step.kernel == nullptr) return copies_to(step.elements, memory_[step.output()]);
     Work work{.kind = Work::Kind::kernel, .kernel = step.kernel, .output = memory_[step.output()]};
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
@@ -137,6 +141,7 @@ class Maker {
     std::vector<Move> moves;
     std::vector<Work> later;
     for (const auto& carry : program_.carries) {
+      if (program_.registers[at(carry.reg)].is_in_place) continue;
       const Home& home = memory_[carry.reg];
       const int reg = carry.next[0].reg;
       const std::vector<Copy> copies = memory_.copies_of(carry.next);

@@ -3,12 +3,35 @@
 
 #include <vector>
 
+#include "compile/host/kernels/boxes.h"
 #include "compile/host/kernels/loop/loop_memory.h"
 
 namespace tessera::kernels::loops {
 
+/// Reads or writes a part of an array.
+class PartWork {
+ public:
+  PartWork(const LoopProgram::Part& part, const Memory& memory);
+  void run() const;
+
+ private:
+  struct Dim {
+    const std::byte* start;  // of an i32; null: 0
+    std::int64_t last;       // the greatest start
+    std::int64_t stride;     // in bytes
+  };
+
+  const Home* array_;
+  Home part_;
+  bool is_written_;
+  bool is_run_;  // adjacent elements
+  std::vector<Dim> dims_;
+  std::vector<std::byte> outside_;
+  BoxCopy box_;
+};
+
 struct Work {
-  enum class Kind : std::uint8_t { chain, kernel, call, copies };
+  enum class Kind : std::uint8_t { chain, kernel, call, part, copies };
   Kind kind;
   // A chain.
   Blocks blocks = {};
@@ -20,6 +43,8 @@ struct Work {
   Home output = {};
   // A call.
   const LoopProgram::Step* called = nullptr;
+  // A part.
+  std::shared_ptr<const PartWork> part = nullptr;
 };
 
 struct Works {
