@@ -27,7 +27,7 @@ Function loop(const std::string& branches) {
   }}, num_consts=0] %0, %1, %2
   return %3, %4, %5
 })";
-  return parsed("none", replaced(replaced(text, "BRANCHES", branches), "NUM", "1000"));
+  return parsed("none", replaced(replaced(text, "BRANCHES", branches), "NUM", "3000"));
 }
 
 const std::string kPrefix = "(%0: f32[NUM]<{}>, %1: f32[NUM]<{}>, %2: i32[]<>) {\n";
@@ -48,8 +48,8 @@ const std::string kSlice = kPrefix + R"(
 })";
 /// The first array comes back from another shape.
 const std::string kReshape = kPrefix + R"(
-  %3: f32[10,100]<{},{}> = reshape[shape=[10,100]] %0
-  %4: f32[10,100]<{},{}> = optimization_barrier %3
+  %3: f32[30,100]<{},{}> = reshape[shape=[30,100]] %0
+  %4: f32[30,100]<{},{}> = optimization_barrier %3
   %5: f32[NUM]<{}> = reshape[shape=[NUM]] %4
   return %5, %1
 })";
@@ -60,7 +60,7 @@ const std::string kReadLate = kPrefix + R"(
   %3: i32[1]<{}> = reshape[shape=[1]] %2
   %4: f32[1]<{}> = slice[limit=[4], start=[3], stride=[1]] %1
   %5: f32[NUM]<{}> = scatter[dim=0] %0, %3, %4
-  %6: f32[1]<{}> = slice[limit=[NUM], start=[999], stride=[1]] %5
+  %6: f32[1]<{}> = slice[limit=[NUM], start=[2999], stride=[1]] %5
   %7: i32[1]<{}> = convert[dtype=i32] %6
   %8: f32[1]<{}> = gather[dim=0, num_batch=0] %0, %7
   %9: f32[1]<{}> = add %6, %8
@@ -87,7 +87,7 @@ TEST(Branches, OverwriteWhatTheyUpdate) {
         kUpdate + "," + kTwice + "," + kReturn, kUpdate + "," + kReshape}) {
     const Function f = loop(branches);
     check(f, inputs_of(f, {i32_array(0)}), {0, 1, 2});
-    EXPECT_LT(arena_of(f), 4000) << ir::print(f);
+    EXPECT_LT(arena_of(f), 12000) << ir::print(f);
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Branches, CopyWhatTheyStillRead) {
        {kReturn + "," + kExchange, kReadLate + "," + kUpdate, kExchange + "," + kInner}) {
     const Function f = loop(branches);
     check(f, inputs_of(f, {i32_array(0)}), {0, 1, 2});
-    EXPECT_GE(arena_of(f), 4000) << ir::print(f);
+    EXPECT_GE(arena_of(f), 12000) << ir::print(f);
   }
 }
 
@@ -111,7 +111,7 @@ TEST(Branches, LeaveOperandsToOtherReaders) {
   return %4, %5, %6
 })",
                                          "BRANCHES", branches),
-                                "NUM", "1000"));
+                                "NUM", "3000"));
     for (const std::int32_t branch : {0, 1}) {
       check(f, inputs_of(f, {i32_array(branch)}), {-1, 2, -1});
     }

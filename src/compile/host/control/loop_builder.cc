@@ -113,11 +113,11 @@ int LoopBuilder::new_register(const Type& type) {
   return static_cast<int>(program_.registers.size()) - 1;
 }
 
-LoopValue LoopBuilder::add_register(const Type& type, bool is_in_place) {
+LoopValue LoopBuilder::add_register(const Type& type, bool is_in_place, bool is_carry) {
   const int reg = new_register(type);
   if (!is_in_place) return {.elements = elements_of(reg)};
   program_.registers[at(reg)].is_in_place = true;
-  arrays_[reg] = {};
+  arrays_[reg] = {.is_carry = is_carry};
   return {.array = reg};
 }
 
@@ -135,7 +135,7 @@ std::optional<std::vector<LoopValue>> LoopBuilder::add(const Function& function,
   for (const Equation& equation : function.equations) {
     if (!can_hold_results(function, equation)) return std::nullopt;
   }
-  for (auto& [reg, array] : arrays_) array = {};
+  for (auto& [reg, array] : arrays_) array = {.is_carry = array.is_carry};
   values_.assign(function.values.size(), {});
   for (std::size_t i = 0; i < inputs.size(); ++i) values_[function.inputs[i]] = inputs[i];
   steps_ = &steps;
@@ -296,7 +296,7 @@ bool LoopBuilder::write_part(const Function& function, const Equation& equation)
   const LoopValue to = values_[equation.operands[0]];
   const Elements update = values_[equation.operands[is_scatter ? 2 : 1]].elements;
   const auto starts = starts_of(function, equation, is_scatter ? 1 : 2);
-  if (!starts || to.array < 0 || !is_last(to, to.array) || update.empty()) return false;
+  if (!starts || !may_overwrite(to) || update.empty()) return false;
   LoopProgram::Part part{.array = to.array,
                          .part = dense_register(update),
                          .is_written = true,
@@ -340,7 +340,7 @@ LoopValue LoopBuilder::write_array(int reg, Step& step) {
   Array& array = arrays_.at(reg);
   if (array.writer) step.after.push_back(*array.writer);
   step.after.insert(step.after.end(), array.readers.begin(), array.readers.end());
-  array = {.version = array.version + 1, .writer = steps_->size()};
+  array = {.is_carry = true, .version = array.version + 1, .writer = steps_->size()};
   return {.array = reg, .version = array.version};
 }
 
@@ -351,17 +351,18 @@ std::optional<std::vector<int>> LoopBuilder::aliases_of(const Function& function
   const std::vector<ValueId> operands = distinct_operands(equation);
   std::vector<int> aliases;
   for (const ValueId result : equation.results) {
+    const bool fits = is_small(function, result);
     int alias = -1;
     for (std::size_t k = 0; k < operands.size() && alias < 0; ++k) {
       const LoopValue& value = values_[operands[k]];
       const bool is_free = std::count(aliases.begin(), aliases.end(), static_cast<int>(k)) == 0;
-      if (value.array >= 0 && is_free && is_last(value, value.array) &&
+      if (is_free && may_overwrite(value) && (!fits || updates(equation)) &&
           function.type(operands[k]) == function.type(result)) {
         alias = static_cast<int>(k);
       }
     }
-    if (alias < 0 && !is_small(function, result)) return std::nullopt;
-    aliases.push_back(is_small(function, result) ? -1 : alias);
+    if (alias < 0 && !fits) return std::nullopt;
+    aliases.push_back(alias);
   }
   return aliases;
 }

@@ -34,7 +34,7 @@ class LoopBuilder {
       : context_(context), program_(program) {}
 
   /// A register of its own for a value that a load or a carry fills.
-  LoopValue add_register(const Type& type, bool is_in_place);
+  LoopValue add_register(const Type& type, bool is_in_place, bool is_carry);
   /// Returns the values of the outputs; nullopt if a loop program cannot compute an equation or
   /// hold a value.
   std::optional<std::vector<LoopValue>> add(const Function& function,
@@ -54,6 +54,7 @@ class LoopBuilder {
 
   /// The steps that have read and written an array in place.
   struct Array {
+    bool is_carry = false;  // others are never written
     int version = 0;
     std::optional<std::size_t> writer = std::nullopt;
     std::vector<std::size_t> readers = {};  // since then
@@ -73,6 +74,9 @@ class LoopBuilder {
   bool call(const Function& function, const Equation& equation);
   std::optional<std::vector<int>> aliases_of(const Function& function,
                                              const Equation& equation) const;
+  bool may_overwrite(const LoopValue& value) const {
+    return value.array >= 0 && arrays_.at(value.array).is_carry && is_last(value, value.array);
+  }
   bool read_array(const LoopValue& value, Step& step);
   LoopValue write_array(int array, Step& step);
   int dense_register(const Elements& elements);

@@ -124,7 +124,7 @@ class LoopLowering {
     for (std::size_t i = 0; i < body.inputs.size(); ++i) {
       const ValueId id = body.inputs[i];
       const bool is_in_place = loop_.is_carry(i) ? is_held_in_place(body, id) : !is_small(body, id);
-      inputs.push_back(builder_.add_register(body.type(id), is_in_place));
+      inputs.push_back(builder_.add_register(body.type(id), is_in_place, loop_.is_carry(i)));
       add_input(i, static_cast<int>(program_.registers.size()) - 1,
                 num_elements(body.type(id).shape));
     }
