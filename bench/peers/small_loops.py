@@ -191,6 +191,44 @@ def many_carts(seed):
     return jax.vmap(lambda keys: lax.scan(step, (0.0, 0.0), keys)[1])(keys)
 
 
+@program(LONG, numbers(LONG))
+def recurrence_in_an_array(x):
+    return lax.fori_loop(1, LONG, lambda i, y: y.at[i].set(0.5 * y[i - 1] + x[i]), jnp.zeros(LONG))
+
+
+@program(64 * 64, *(RANDOM.integers(0, 4, 64).astype(np.int32) for _ in range(2)))
+def edit_distance(first, second):
+    def step(i, table):
+        def cell(j, table):
+            change = table[i, j] + jnp.where(first[i] == second[j], 0, 1)
+            least = jnp.minimum(jnp.minimum(table[i, j + 1], table[i + 1, j]) + 1, change)
+            return table.at[i + 1, j + 1].set(least)
+
+        return lax.fori_loop(0, 64, cell, table)
+
+    table = jnp.zeros((65, 65), jnp.int32).at[0].set(jnp.arange(65)).at[:, 0].set(jnp.arange(65))
+    return lax.fori_loop(0, 64, step, table)
+
+
+@program(LONG, numbers(LONG))
+def exchange_of_elements(x):
+    def step(i, x):
+        j = i * 31 % LONG
+        return x.at[i].set(x[j]).at[j].set(x[i])
+
+    return lax.fori_loop(0, LONG, step, x)
+
+
+@program(LONG, numbers(LONG) + 1, numbers(LONG))
+def tridiagonal_system(diagonal, x):
+    def step(i, state):
+        upper, y = state
+        pivot = 1 / (diagonal[i] - 0.1 * upper[i - 1])
+        return upper.at[i].set(0.3 * pivot), y.at[i].set((x[i] - 0.1 * y[i - 1]) * pivot)
+
+    return lax.fori_loop(1, LONG, step, (jnp.zeros(LONG), jnp.zeros(LONG)))[1]
+
+
 @program(SHORT, numbers(SHORT, 64, 32), RANDOM.integers(0, 32, (SHORT, 64)).astype(np.int32),
          numbers(32))
 def gradient_of_chosen_scores(scores, chosen, scale):

@@ -327,20 +327,58 @@ void LoopBuilder::add_starts(const std::vector<ValueId>& starts, LoopProgram::Pa
   }
 }
 
-// The step is the next one.
+// The step is the next one. It may still read the version before a write that it does not depend
+// on, which then waits for it.
 bool LoopBuilder::read_array(const LoopValue& value, Step& step) {
   Array& array = arrays_.at(value.array);
-  if (value.version != array.version) return false;
-  if (array.writer) step.after.push_back(*array.writer);
-  array.readers.push_back(steps_->size());
+  if (value.version > 0) step.after.push_back(array.writers[at(value.version - 1)]);
+  if (value.version == array.version) {
+    array.readers.push_back(steps_->size());
+    return true;
+  }
+  const std::size_t overwrites = array.writers[at(value.version)];
+  if (depends_on(step, overwrites)) return false;
+  (*steps_)[overwrites].after.push_back(steps_->size());
   return true;
+}
+
+bool LoopBuilder::depends_on(const Step& step, std::size_t earlier) const {
+  std::map<int, std::size_t> writers;  // of registers that are not in place
+  for (std::size_t s = 0; s < steps_->size(); ++s) {
+    for (const int reg : (*steps_)[s].outputs) {
+      if (!arrays_.contains(reg)) writers[reg] = s;
+    }
+  }
+  std::vector<bool> is_found(steps_->size() + 1, false);  // the last one is the step itself
+  is_found.back() = true;
+  std::vector<std::size_t> open;
+  const auto find = [&](std::size_t s) {
+    if (!is_found[s]) open.push_back(s);
+    is_found[s] = true;
+  };
+  const auto find_all = [&](const Step& reader) {
+    const auto find_writer = [&](int reg) {
+      if (const auto writer = writers.find(reg); writer != writers.end()) find(writer->second);
+    };
+    for (const int reg : reader.inputs) find_writer(reg);
+    for (const auto& element : reader.elements) find_writer(element.reg);
+    for (const std::size_t s : reader.after) find(s);
+  };
+  for (find_all(step); !open.empty();) {
+    const std::size_t s = open.back();
+    open.pop_back();
+    find_all((*steps_)[s]);
+  }
+  return is_found[earlier];
 }
 
 LoopValue LoopBuilder::write_array(int reg, Step& step) {
   Array& array = arrays_.at(reg);
-  if (array.writer) step.after.push_back(*array.writer);
+  if (!array.writers.empty()) step.after.push_back(array.writers.back());
   step.after.insert(step.after.end(), array.readers.begin(), array.readers.end());
-  array = {.is_carry = true, .version = array.version + 1, .writer = steps_->size()};
+  array.version += 1;
+  array.writers.push_back(steps_->size());
+  array.readers.clear();
   return {.array = reg, .version = array.version};
 }
 

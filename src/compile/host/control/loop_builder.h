@@ -56,8 +56,8 @@ class LoopBuilder {
   struct Array {
     bool is_carry = false;  // others are never written
     int version = 0;
-    std::optional<std::size_t> writer = std::nullopt;
-    std::vector<std::size_t> readers = {};  // since then
+    std::vector<std::size_t> writers = {};  // of versions 1, 2, ...
+    std::vector<std::size_t> readers = {};  // of the last version
   };
 
   int new_register(const Type& type);
@@ -78,6 +78,7 @@ class LoopBuilder {
     return value.array >= 0 && arrays_.at(value.array).is_carry && is_last(value, value.array);
   }
   bool read_array(const LoopValue& value, Step& step);
+  bool depends_on(const Step& step, std::size_t earlier) const;
   LoopValue write_array(int array, Step& step);
   int dense_register(const Elements& elements);
   void add_starts(const std::vector<ValueId>& starts, kernels::LoopProgram::Part& part, Step& step);

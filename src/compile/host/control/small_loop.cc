@@ -192,6 +192,20 @@ void find_shared_memory(const Function& function, const Equation& equation, cons
   }
 }
 
+/// Whether every value is whole, in nested functions too.
+bool is_whole(const Function& function) {
+  const auto is_value_whole = [](const ir::Value& value) {
+    return !value.sharding || is_replicated(*value.sharding);
+  };
+  const auto are_bodies_whole = [](const Equation& equation) {
+    const std::vector<const Function*> bodies = ir::bodies_of(equation);
+    return std::all_of(bodies.begin(), bodies.end(),
+                       [](const Function* f) { return is_whole(*f); });
+  };
+  return std::all_of(function.values.begin(), function.values.end(), is_value_whole) &&
+         std::all_of(function.equations.begin(), function.equations.end(), are_bodies_whole);
+}
+
 bool has_one_tile(const LowerContext& context, ValueId id) {
   return context.tiles(id).size() == 1 && is_replicated(context.function().sharding(id));
 }
@@ -199,9 +213,11 @@ bool has_one_tile(const LowerContext& context, ValueId id) {
 }  // namespace
 
 std::optional<TileTask> lower_small_loop(const LowerContext& context, const Equation& equation) {
-  const auto is_whole = [&](ValueId id) { return has_one_tile(context, id); };
-  if (!std::all_of(equation.operands.begin(), equation.operands.end(), is_whole) ||
-      !std::all_of(equation.results.begin(), equation.results.end(), is_whole)) {
+  const auto is_one = [&](ValueId id) { return has_one_tile(context, id); };
+  const std::vector<const Function*> bodies = ir::bodies_of(equation);
+  if (!std::all_of(equation.operands.begin(), equation.operands.end(), is_one) ||
+      !std::all_of(equation.results.begin(), equation.results.end(), is_one) ||
+      !std::all_of(bodies.begin(), bodies.end(), [](const Function* f) { return is_whole(*f); })) {
     return std::nullopt;
   }
   const auto function_of = [&](const char* name) {

@@ -448,6 +448,23 @@ bool are_loops_kernels(const Function& function) {
                               [](const run::Task& task) { return task.control != nullptr; });
 }
 
+/// Whole operands and results do not make a small loop if devices share the work of its body.
+TEST(SmallLoop, DevicesShareTheWorkOfABody) {
+  const Function f = parsed("data=2", R"((%0: f32[4]<{}>, %1: f32[3,6]<{},{}>) {
+  %2: f32[4]<{}>, %3: f32[3,4]<{},{}> = scan[body={(%0: f32[4]<{}>, %1: f32[6]<{}>) {
+    %2: f32[6]<{data}> = all_slice %1
+    %3: f32[6]<{data}> = mul %2, %2
+    %4: f32[]<+{data}> = reduce_sum[dims=[0]] %3
+    %5: f32[]<> = all_reduce[reduction="sum"] %4
+    %6: f32[4]<{}> = broadcast_in_dim[dims=[], shape=[4]] %5
+    %7: f32[4]<{}> = add %0, %6
+    return %7, %6
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0, %1
+  return %2, %3
+})");
+  check(f, inputs_of(f), {0, -1});
+}
+
 TEST(SmallLoop, RandomLoopsHaveTheBitsOfTheirRounds) {
   const char* given = std::getenv("TESSERA_SEED");
   const std::uint64_t first = given == nullptr ? 1 : std::stoull(given);

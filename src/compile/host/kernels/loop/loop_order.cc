@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <tessera/error.h>
+
 #include "compile/host/kernels/tile/tile_program_chain.h"
 
 namespace tessera::kernels::loops {
@@ -73,8 +75,10 @@ class Grouper {
 
   std::size_t first_ready(const std::vector<std::size_t>& open) const {
     const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
-    return *std::find_if(open.begin(), open.end(),
-                         [&](std::size_t s) { return all_inputs(s, is_known); });
+    const auto found = std::find_if(open.begin(), open.end(),
+                                    [&](std::size_t s) { return all_inputs(s, is_known); });
+    require(found != open.end(), "no two steps wait for each other");
+    return *found;
   }
 
   Blocks blocks_of_step(std::size_t s) const {
@@ -84,7 +88,9 @@ class Grouper {
   }
 
   bool joins(Group& group, std::size_t s) {
-    if (blocks_of_step(s) != group.blocks) return false;
+    // Stages call each other where a compiler makes no jumps of tail calls.
+    constexpr std::size_t kMostSteps = 256;
+    if (group.steps.size() == kMostSteps || blocks_of_step(s) != group.blocks) return false;
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
     if (!all_inputs(s, is_ready)) return false;
     set_outputs(s, State::in_group);

@@ -43,7 +43,9 @@ class Instance {
     }
     std::int64_t bytes = 0;
     for (const LoopProgram::Step& step : order.steps) {
-      if (step.call != nullptr) bytes = std::max(bytes, step.call->scratch_bytes());
+      if (step.call == nullptr) continue;
+      bytes = std::max(bytes, step.call->scratch_bytes());
+      called_with_.reserve(step.inputs.size() + step.outputs.size());
     }
     if (bytes > 0) scratch_ = memory_.add_bytes(static_cast<std::size_t>(bytes));
   }
@@ -158,7 +160,9 @@ class Instance {
 class LoopPlan::State {
  public:
   explicit State(LoopProgram program)
-      : program_(std::move(program)), order_(loops::order_of(program_)) {}
+      : program_(std::move(program)), order_(loops::order_of(program_)) {
+    free_.push_back(std::make_unique<Instance>(program_, order_));
+  }
 
   void run(std::span<std::byte* const> buffers) {
     std::unique_ptr<Instance> instance = take();
