@@ -462,6 +462,8 @@ TEST(SmallLoop, DevicesShareTheWorkOfABody) {
   }}, length=3, num_carry=1, num_consts=0, reverse=false] %0, %1
   return %2, %3
 })");
+  EXPECT_FALSE(are_loops_kernels(f));
+  EXPECT_TRUE(are_loops_kernels(on_one_device(f)));
   check(f, inputs_of(f), {0, -1});
 }
 
@@ -472,7 +474,7 @@ TEST(SmallLoop, RandomLoopsHaveTheBitsOfTheirRounds) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomLoop random(seed);
     const Loops loops = random.build();
-    const bool is_kernel = are_loops_kernels(loops.loop);
+    const bool is_kernel = are_loops_kernels(on_one_device(loops.loop));
     EXPECT_TRUE(is_kernel || !random.may_be_kernel) << ir::print(loops.loop);
     const Arrays inputs = inputs_of(loops.loop);
     const Arrays wanted = tessera::testing::run_whole(loops.rounds, inputs);
