@@ -441,9 +441,9 @@ struct RandomLoop {
 
 /// Whether no loop is left that runs its body as an executable.
 bool are_loops_kernels(const Function& function) {
-  const auto executable = compile(on_one_device(function),
-                                  {.is_donated = std::vector<bool>(function.inputs.size()),
-                                   .output_alias = std::vector<int>(function.outputs.size(), -1)});
+  const auto executable =
+      compile(function, {.is_donated = std::vector<bool>(function.inputs.size()),
+                         .output_alias = std::vector<int>(function.outputs.size(), -1)});
   return std::ranges::none_of(executable->tasks,
                               [](const run::Task& task) { return task.control != nullptr; });
 }
