@@ -265,7 +265,7 @@ def main():
             continue
         least = least_times(function, arguments, options.calls)
         ours, theirs = (1e6 * least[platform] / rounds for platform in ("tessera", "cpu"))
-        print(f"{name:28} {ours:8.2f} us  XLA {theirs:8.2f} us  {ours / theirs:6.2f}", flush=True)
+        print(f"{name:28} {ours:8.3f} us  XLA {theirs:8.3f} us  {ours / theirs:6.2f}", flush=True)
 
 
 main()
