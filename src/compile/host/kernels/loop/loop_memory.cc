@@ -7,9 +7,6 @@ namespace tessera::kernels::loops {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 template <typename T>
 void repeat(std::byte* to, const std::byte* from, std::size_t count) {
   T value;
@@ -61,10 +58,10 @@ Memory::Memory(const LoopProgram& program, const Order& order) {
     const auto& [dtype, size, is_in_place] = program.registers[reg];
     dtypes_.push_back(dtype);
     if (is_in_place) {
-      homes_.push_back({.data = nullptr, .dtype = dtype, .size = at(size)});
+      homes_.push_back({.data = nullptr, .dtype = dtype, .size = static_cast<std::size_t>(size)});
       continue;
     }
-    homes_.push_back(add(dtype, at(size)));
+    homes_.push_back(add(dtype, static_cast<std::size_t>(size)));
     Home& home = homes_.back();
     if (home.repeats == nullptr || !is_in_long[reg]) continue;
     home.repeats = &chain_kernels();
@@ -90,7 +87,7 @@ std::vector<Copy> Memory::copies_of(const LoopProgram::Elements& elements) const
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const Home& home = homes_[at(elements[i].reg)];
     const std::size_t bytes = home.element_bytes();
-    const std::byte* from = home.data + at(elements[i].index) * bytes;
+    const std::byte* from = home.data + static_cast<std::size_t>(elements[i].index) * bytes;
     Copy* last = copies.empty() ? nullptr : &copies.back();
     if (last != nullptr && last->count == 1 && last->from + last->bytes == from) {
       last->bytes += bytes;

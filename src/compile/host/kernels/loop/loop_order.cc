@@ -13,8 +13,6 @@ namespace {
 
 using Step = LoopProgram::Step;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Grouper {
  public:
   Grouper(const LoopProgram& program, const std::vector<Step>& steps)

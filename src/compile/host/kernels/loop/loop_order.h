@@ -1,11 +1,14 @@
 // The order in which the steps of a loop run, and which of them run together.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "compile/host/kernels/loop/loop_program.h"
 
 namespace tessera::kernels::loops {
+
+inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Elements of 4 bytes or less whose kernels are stages are computed in vector registers.
 bool is_chained(DType dtype);

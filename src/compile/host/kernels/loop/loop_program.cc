@@ -11,11 +11,10 @@ namespace tessera::kernels {
 
 namespace {
 
+using loops::at;
 using loops::Copy;
 using loops::Home;
 using loops::Work;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A buffer at the element where a round begins.
 struct Cursor {
@@ -80,7 +79,8 @@ class Instance {
     }
     const auto place = [&](Cursor& cursor) {
       cursor.place = buffers[at(cursor.buffer)];
-      if (program_.is_reverse) cursor.place += (program_.length - 1) * cursor.stride;
+      const bool begins_last = program_.is_reverse && program_.length > 0;
+      if (begins_last) cursor.place += (program_.length - 1) * cursor.stride;
     };
     for (Cursor& cursor : stores_) place(cursor);
     for (std::size_t i = 0; i < loads_.size(); ++i) {

@@ -12,8 +12,6 @@ namespace {
 using Elements = LoopProgram::Elements;
 using Step = LoopProgram::Step;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Maker {
  public:
   Maker(const LoopProgram& program, const Order& order, Memory& memory)
