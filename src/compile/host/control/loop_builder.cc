@@ -55,6 +55,13 @@ bool is_in_few_runs(const Elements& elements) {
   return runs <= kMostRuns;
 }
 
+/// The operand with which a loop begins this result, or else kNoValue.
+ValueId carried(const Equation& equation, std::size_t result) {
+  if (!equation.attributes.has("num_consts")) return ir::kNoValue;
+  const std::size_t operand = at(equation.attributes.integer("num_consts")) + result;
+  return operand < equation.operands.size() ? equation.operands[operand] : ir::kNoValue;
+}
+
 /// What an index out of range reads.
 std::vector<std::byte> filler_of(DType dtype) {
   return ops::dispatch(dtype, [](auto zero) {
@@ -388,14 +395,17 @@ std::optional<std::vector<int>> LoopBuilder::aliases_of(const Function& function
                                                         const Equation& equation) const {
   const std::vector<ValueId> operands = distinct_operands(equation);
   std::vector<int> aliases;
-  for (const ValueId result : equation.results) {
+  for (std::size_t i = 0; i < equation.results.size(); ++i) {
+    const ValueId result = equation.results[i];
     const bool fits = is_small(function, result);
-    int alias = -1;
-    for (std::size_t k = 0; k < operands.size() && alias < 0; ++k) {
-      const LoopValue& value = values_[operands[k]];
+    const auto overwrites = [&](std::size_t k) {
       const bool is_free = std::count(aliases.begin(), aliases.end(), static_cast<int>(k)) == 0;
-      if (is_free && may_overwrite(value) && (!fits || updates(equation)) &&
-          function.type(operands[k]) == function.type(result)) {
+      return is_free && may_overwrite(values_[operands[k]]) && (!fits || updates(equation)) &&
+             function.type(operands[k]) == function.type(result);
+    };
+    int alias = -1;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      if (overwrites(k) && (alias < 0 || operands[k] == carried(equation, i))) {
         alias = static_cast<int>(k);
       }
     }

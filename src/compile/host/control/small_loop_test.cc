@@ -467,6 +467,29 @@ TEST(SmallLoop, DevicesShareTheWorkOfABody) {
   check(f, inputs_of(f), {0, -1});
 }
 
+/// A loop within a loop reads one array and writes another of the same type.
+TEST(SmallLoop, AnInnerLoopWritesTheArrayThatItCarries) {
+  const Function f = parsed("none", R"((%0: f32[3000]<{}>, %1: f32[3000]<{}>, %2: i32[]<>) {
+  %3: f32[3000]<{}>, %4: f32[3000]<{}>, %5: i32[]<> = scan[body={
+      (%0: f32[3000]<{}>, %1: f32[3000]<{}>, %2: i32[]<>) {
+    %3: f32[3000]<{}>, %4: i32[]<> = scan[body={
+        (%0: f32[3000]<{}>, %1: f32[3000]<{}>, %2: i32[]<>) {
+      %3: f32[2]<{}> = dynamic_slice[sizes=[2]] %0, %2
+      %4: f32[2]<{}> = dynamic_slice[sizes=[2]] %1, %2
+      %5: f32[2]<{}> = add %3, %4
+      %6: i32[]<> = constant[dtype=i32, shape=[], value=1.0]
+      %7: i32[]<> = add %2, %6
+      %8: f32[3000]<{}> = dynamic_update_slice %1, %5, %7
+      return %8, %7
+    }}, length=4, num_carry=2, num_consts=1, reverse=false] %0, %1, %2
+    return %0, %3, %4
+  }}, length=3, num_carry=3, num_consts=0, reverse=false] %0, %1, %2
+  return %3, %4, %5
+})");
+  EXPECT_TRUE(are_loops_kernels(f));
+  check(f, inputs_of(f), {0, 1, 2});
+}
+
 TEST(SmallLoop, RandomLoopsHaveTheBitsOfTheirRounds) {
   const char* given = std::getenv("TESSERA_SEED");
   const std::uint64_t first = given == nullptr ? 1 : std::stoull(given);
