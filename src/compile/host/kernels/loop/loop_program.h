@@ -117,7 +117,7 @@ class LoopPlan {
   explicit LoopPlan(LoopProgram program);
   ~LoopPlan();
   /// `buffers` are indexed by the buffer numbers of the program. `to` of a carry may be the memory
-  /// of any `from`, and the buffer of a store that of a load with the same stride.
+  /// of its `from`, and the buffer of a store that of a load with the same stride.
   void run(std::span<std::byte* const> buffers) const;
   const LoopProgram& program() const;
 
