@@ -4,6 +4,7 @@
 
 #include "compile/host/control/kernel_call.h"
 #include "compile/host/kernels/index_filler.h"
+#include "compile/host/leaves.h"
 #include "ir/effects.h"
 #include "ops/ops.h"
 
@@ -173,7 +174,11 @@ bool LoopBuilder::add(const Function& function, const Equation& equation) {
   } else if (are_held && ops::is_view(equation)) {
     elements = view(function, equation);
   } else if (are_held && pattern == ops::Pattern::elementwise) {
-    elements = map(function, equation);
+    std::vector<Elements> given;
+    for (const ValueId id : operands) given.push_back(values_[id].elements);
+    elements = map(tile_kernel_of(function, equation), given, function.type(result));
+  } else if (auto reduced = are_held ? reduce_rows(function, equation) : std::nullopt) {
+    elements = *std::move(reduced);
   } else {
     return call(function, equation);
   }
@@ -232,14 +237,11 @@ Elements LoopBuilder::view(const Function& function, const Equation& equation) c
 
 // Few elements that lie in several places are computed one by one, and stay in registers of their
 // own.
-Elements LoopBuilder::map(const Function& function, const Equation& equation) {
-  const Type& type = function.type(equation.results[0]);
-  const kernels::TileKernel* kernel = tile_kernel_of(function, equation);
+Elements LoopBuilder::map(const kernels::TileKernel* kernel, const std::vector<Elements>& operands,
+                          const Type& type) {
   const std::size_t size = at(num_elements(type.shape));
-  const auto& operands = equation.operands;
-  const auto is_one = [&](ValueId id) { return is_alike(values_[id].elements); };
-  const auto is_in_pieces = [&](ValueId id) { return register_of(values_[id].elements) < 0; };
-  if (std::all_of(operands.begin(), operands.end(), is_one)) {
+  const auto is_in_pieces = [&](const Elements& elements) { return register_of(elements) < 0; };
+  if (std::all_of(operands.begin(), operands.end(), is_alike)) {
     return Elements(size, map_element(kernel, operands, 0, type.dtype));
   }
   if (size <= kFewElements && std::any_of(operands.begin(), operands.end(), is_in_pieces)) {
@@ -249,22 +251,77 @@ Elements LoopBuilder::map(const Function& function, const Equation& equation) {
     }
     return result;
   }
-  LoopProgram::Step step{.kernel = kernel, .outputs = {new_register(type)}};
-  for (const ValueId id : operands) step.inputs.push_back(as_register(values_[id].elements));
+  Step step{.kernel = kernel, .outputs = {new_register(type)}};
+  for (const Elements& operand : operands) step.inputs.push_back(as_register(operand));
   const int reg = step.output();
   steps_->push_back(std::move(step));
   return elements_of(reg);
 }
 
 Element LoopBuilder::map_element(const kernels::TileKernel* kernel,
-                                 const std::vector<ValueId>& operands, std::size_t i, DType dtype) {
-  LoopProgram::Step step{.kernel = kernel, .outputs = {new_register({dtype, {}})}};
-  for (const ValueId id : operands) {
-    step.inputs.push_back(as_register({values_[id].elements[i]}));
-  }
+                                 const std::vector<Elements>& operands, std::size_t i,
+                                 DType dtype) {
+  Step step{.kernel = kernel, .outputs = {new_register({dtype, {}})}};
+  for (const Elements& operand : operands) step.inputs.push_back(as_register({operand[i]}));
   const int reg = step.output();
   steps_->push_back(std::move(step));
   return {.reg = reg, .index = 0};
+}
+
+// Of few rows of f32 along one dimension that is not the last: row after row.
+std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
+                                                 const Equation& equation) {
+  constexpr std::int64_t kMostRows = 16;
+  const bool is_sum = ops::is(equation, ops::reduce_sum_op);
+  const bool is_max = ops::is(equation, ops::reduce_max_op);
+  if (!is_sum && !is_max && !ops::is(equation, ops::reduce_min_op)) return std::nullopt;
+  const Type& type = function.type(equation.operands[0]);
+  const ir::Ints& dims = equation.attributes.ints("dims");
+  if (type.dtype != DType::f32 || dims.size() != 1 || dims[0] + 1 == type.rank()) {
+    return std::nullopt;
+  }
+  const std::int64_t rows = type.shape[at(dims[0])];
+  if (rows > kMostRows) return std::nullopt;
+  const std::int64_t length = num_elements({type.shape.begin() + dims[0] + 1, type.shape.end()});
+  const Elements& from = values_[equation.operands[0]].elements;
+  std::vector<Elements> terms(at(rows));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    terms[i / at(length) % at(rows)].push_back(from[i]);
+  }
+  const Type& result = function.type(equation.results[0]);
+  if (is_sum) {
+    const auto cuts = leaf_cuts({{.global_size = rows}}, function, equation, type.dtype);
+    return sum_of(std::move(terms), cuts[0], result);
+  }
+  const kernels::TileKernel* kernel = kernels::find_tile_kernel(is_max ? "max" : "min", type.dtype);
+  Elements most = terms[0];
+  for (std::size_t i = 1; i < terms.size(); ++i) most = map(kernel, {most, terms[i]}, result);
+  return most;
+}
+
+// The terms of each grain, then the tree of the grains. What would be added to nothing is left out:
+// it would change but the sign of a sum of -0.0, which the last addition of +0.0 does.
+Elements LoopBuilder::sum_of(std::vector<Elements> terms, const std::vector<std::int64_t>& cuts,
+                             const Type& type) {
+  const kernels::TileKernel* kernel = kernels::find_tile_kernel("add", type.dtype);
+  std::vector<Elements> nodes;
+  for (std::size_t grain = 0; grain + 1 < cuts.size(); ++grain) {
+    Elements sum;
+    for (std::int64_t i = cuts[grain]; i < cuts[grain + 1]; ++i) {
+      sum = sum.empty() ? terms[at(i)] : map(kernel, {sum, terms[at(i)]}, type);
+    }
+    nodes.push_back(std::move(sum));
+  }
+  for (std::size_t step = 1; step < nodes.size(); step *= 2) {
+    for (std::size_t i = 0; i + step < nodes.size(); i += 2 * step) {
+      const Elements& other = nodes[i + step];
+      if (other.empty()) continue;
+      nodes[i] = nodes[i].empty() ? other : map(kernel, {nodes[i], other}, type);
+    }
+  }
+  const int zero = new_register({type.dtype, {}});
+  program_.constants.push_back({.reg = zero, .bytes = std::vector<std::byte>(sizeof(float))});
+  return map(kernel, {nodes[0], Elements(nodes[0].size(), Element{.reg = zero, .index = 0})}, type);
 }
 
 bool LoopBuilder::read_part(const Function& function, const Equation& equation) {

@@ -66,9 +66,13 @@ class LoopBuilder {
   Elements constant(const Equation& equation, const Type& type);
   Elements concatenate(const Function& function, const Equation& equation) const;
   Elements view(const Function& function, const Equation& equation) const;
-  Elements map(const Function& function, const Equation& equation);
-  Element map_element(const kernels::TileKernel* kernel, const std::vector<ValueId>& operands,
+  Elements map(const kernels::TileKernel* kernel, const std::vector<Elements>& operands,
+               const Type& type);
+  Element map_element(const kernels::TileKernel* kernel, const std::vector<Elements>& operands,
                       std::size_t i, DType dtype);
+  std::optional<Elements> reduce_rows(const Function& function, const Equation& equation);
+  Elements sum_of(std::vector<Elements> terms, const std::vector<std::int64_t>& cuts,
+                  const Type& type);
   bool read_part(const Function& function, const Equation& equation);
   bool write_part(const Function& function, const Equation& equation);
   bool call(const Function& function, const Equation& equation);

@@ -62,8 +62,12 @@ class RandomBody {
     if (type.dtype == DType::boolean) return x;
     const ValueId flat = ops::reshape(b_, x, {size});
     switch (random_.pick(5)) {
-      case 0:
-        return ops::reduce_max(b_, x, type.rank() == 0 ? Ints{} : Ints{type.rank() - 1});
+      case 0: {
+        if (type.rank() == 0) return ops::reduce_max(b_, x, {});
+        const Ints dims = {random_.between(0, type.rank() - 1)};
+        const std::string op = random_.choose(std::vector<std::string>{"max", "min", "sum", "sum"});
+        return b_.emit("reduce_" + op, {{"dims", dims}}, {x});
+      }
       case 1:
         return ops::reduce_sum(b_, flat, {0});
       case 2: {
@@ -108,8 +112,8 @@ class RandomBody {
       return random_.chance(50) ? ops::bitwise_and(b_, x, y) : ops::bitwise_not(b_, x);
     }
     if (is_float(type.dtype) && random_.chance(30)) {
-      return b_.emit(random_.choose(std::vector<std::string>{"tanh", "abs", "sin", "neg"}), {},
-                     {x});
+      return b_.emit(random_.choose(std::vector<std::string>{"tanh", "abs", "log", "sin", "neg"}),
+                     {}, {x});
     }
     return b_.emit(random_.choose(std::vector<std::string>{"add", "sub", "mul", "max"}), {},
                    {x, y});
