@@ -24,16 +24,19 @@ constexpr std::size_t kRunBlock = 64;
 template <class T>
 class InputBlocks {
  public:
-  explicit InputBlocks(const TileInput& input)
-      : data_(static_cast<const T*>(input.data)), is_scalar_(input.is_scalar) {
-    if (is_scalar_) std::fill_n(copies_, kRunBlock, *data_);
+  InputBlocks() {}  // not `= default`, which would fill the copies with zeros
+  /// `n` elements are wanted.
+  void set(const TileInput& input, std::size_t n) {
+    data_ = static_cast<const T*>(input.data);
+    is_scalar_ = input.is_scalar;
+    if (is_scalar_) std::fill_n(copies_, std::min(n, kRunBlock), *data_);
   }
   const T* at(std::size_t first) const { return is_scalar_ ? copies_ : data_ + first; }
 
  private:
-  const T* data_;
-  bool is_scalar_;
-  T copies_[kRunBlock] = {};
+  const T* data_ = nullptr;
+  bool is_scalar_ = false;
+  T copies_[kRunBlock];  // of a scalar, as many as are wanted
 };
 
 /// The result may be written over an operand, element for element: no step of the loop reads what
@@ -51,8 +54,13 @@ void run_block(std::size_t count, Out* output, const In*... inputs) {
 template <class Op, class Out, class... In, std::size_t... kInput>
 void run_blocks(const TileInput* inputs, void* output, std::size_t n,
                 std::index_sequence<kInput...>) {
-  const std::tuple<InputBlocks<In>...> blocks{InputBlocks<In>(inputs[kInput])...};
   Out* results = static_cast<Out*>(output);
+  if (n == 1) {
+    *results = Op::run(*static_cast<const In*>(inputs[kInput].data)...);
+    return;
+  }
+  std::tuple<InputBlocks<In>...> blocks;
+  (std::get<kInput>(blocks).set(inputs[kInput], n), ...);
   std::size_t first = 0;
   // A loop of known length is vectorised without a rest.
   for (; first + kRunBlock <= n; first += kRunBlock)
