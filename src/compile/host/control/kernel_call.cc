@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compile/body_pool.h"
+#include "run/ports.h"
 
 namespace tessera::compile::host {
 
@@ -77,12 +78,6 @@ void KernelCall::run(std::span<std::byte* const> registers, std::byte* scratch) 
   }
 }
 
-std::int64_t KernelCall::thread_scratch_bytes() const {
-  std::int64_t most = 0;
-  for (const run::Task& task : executable_->tasks) {
-    most = std::max(most, task.kernel->scratch_bytes());
-  }
-  return most;
-}
+std::int64_t KernelCall::thread_scratch_bytes() const { return run::thread_scratch(*executable_); }
 
 }  // namespace tessera::compile::host

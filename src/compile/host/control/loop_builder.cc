@@ -88,6 +88,24 @@ std::optional<std::vector<ValueId>> starts_of(const Function& function, const Eq
   return starts;
 }
 
+/// The extents of the part `value` of an equation that starts_of() accepts, without registers.
+LoopProgram::Part part_of(const Function& function, const Equation& equation, ValueId value) {
+  const Type& array = function.type(equation.operands[0]);
+  LoopProgram::Part part{.array = -1,
+                         .part = -1,
+                         .is_written = false,
+                         .extents = array.shape,
+                         .sizes = function.type(value).shape,
+                         .starts = {},
+                         .outside = {}};
+  if (equation.attributes.has("dim")) {
+    part.sizes = array.shape;
+    part.sizes[at(equation.attributes.integer("dim"))] = 1;
+    part.outside = filler_of(array.dtype);
+  }
+  return part;
+}
+
 }  // namespace
 
 bool is_small(const Function& function, ValueId id) {
@@ -325,26 +343,14 @@ Elements LoopBuilder::sum_of(std::vector<Elements> terms, const std::vector<std:
 }
 
 bool LoopBuilder::read_part(const Function& function, const Equation& equation) {
-  const bool is_gather = is_named(equation, "gather");
-  if (!is_gather && !is_named(equation, "dynamic_slice")) return false;
+  if (!is_named(equation, "gather") && !is_named(equation, "dynamic_slice")) return false;
   const auto starts = starts_of(function, equation, 1);
   if (!starts) return false;
   const LoopValue from = values_[equation.operands[0]];
   const ValueId result = equation.results[0];
-  LoopProgram::Part part{.array = from.array >= 0 ? from.array : dense_register(from.elements),
-                         .part = new_register(function.type(result)),
-                         .is_written = false,
-                         .extents = function.type(equation.operands[0]).shape,
-                         .sizes = {},
-                         .starts = {},
-                         .outside = {}};
-  part.sizes = part.extents;
-  if (is_gather) {
-    part.sizes[at(equation.attributes.integer("dim"))] = 1;
-    part.outside = filler_of(function.type(result).dtype);
-  } else {
-    part.sizes = equation.attributes.ints("sizes");
-  }
+  LoopProgram::Part part = part_of(function, equation, result);
+  part.array = from.array >= 0 ? from.array : dense_register(from.elements);
+  part.part = new_register(function.type(result));
   Step step{.inputs = {part.array}, .outputs = {part.part}};
   add_starts(*starts, part, step);
   if (from.array >= 0 && !read_array(from, step)) return false;
@@ -355,26 +361,17 @@ bool LoopBuilder::read_part(const Function& function, const Equation& equation) 
 }
 
 bool LoopBuilder::write_part(const Function& function, const Equation& equation) {
+  if (!updates(equation)) return false;
   const bool is_scatter = is_named(equation, "scatter");
-  if (!is_scatter && !is_named(equation, "dynamic_update_slice")) return false;
+  const ValueId given = equation.operands[is_scatter ? 2 : 1];
   const LoopValue to = values_[equation.operands[0]];
-  const Elements update = values_[equation.operands[is_scatter ? 2 : 1]].elements;
+  const Elements update = values_[given].elements;
   const auto starts = starts_of(function, equation, is_scatter ? 1 : 2);
   if (!starts || !may_overwrite(to) || update.empty()) return false;
-  LoopProgram::Part part{.array = to.array,
-                         .part = dense_register(update),
-                         .is_written = true,
-                         .extents = function.type(equation.operands[0]).shape,
-                         .sizes = {},
-                         .starts = {},
-                         .outside = {}};
-  part.sizes = part.extents;
-  if (is_scatter) {
-    part.sizes[at(equation.attributes.integer("dim"))] = 1;
-    part.outside = filler_of(function.type(equation.operands[0]).dtype);
-  } else {
-    part.sizes = function.type(equation.operands[1]).shape;
-  }
+  LoopProgram::Part part = part_of(function, equation, given);
+  part.is_written = true;
+  part.array = to.array;
+  part.part = dense_register(update);
   Step step{.inputs = {part.array, part.part}};
   add_starts(*starts, part, step);
   values_[equation.results[0]] = write_array(part.array, step);

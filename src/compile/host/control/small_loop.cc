@@ -82,18 +82,15 @@ Function with_selects(const Function& function) {
   bool is_changed = false;
   for (Equation equation : function.equations) {
     for (ValueId& id : equation.operands) id = renamed[id];
-    std::vector<ValueId> results;
     if (ops::is(equation, ops::cond_op) && is_cheap(equation)) {
-      results = select_branch(b, equation);
+      const std::vector<ValueId> results = select_branch(b, equation);
+      for (std::size_t i = 0; i < results.size(); ++i) renamed[equation.results[i]] = results[i];
       is_changed = true;
-    } else {
-      for (const ValueId id : equation.results) {
-        results.push_back(made.add_value(function.values[id]));
-      }
+      continue;
     }
-    for (std::size_t i = 0; i < results.size(); ++i) renamed[equation.results[i]] = results[i];
-    if (ops::is(equation, ops::cond_op) && is_cheap(equation)) continue;
-    equation.results = results;
+    for (ValueId& id : equation.results) {
+      id = renamed[id] = made.add_value(function.values[id]);
+    }
     made.equations.push_back(std::move(equation));
   }
   for (const ValueId id : function.outputs) made.outputs.push_back(renamed[id]);

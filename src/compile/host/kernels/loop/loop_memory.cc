@@ -1,30 +1,20 @@
 #include "compile/host/kernels/loop/loop_memory.h"
 
-#include <algorithm>
-#include <cstring>
+#include <cstdint>
+
+#include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels::loops {
 
 namespace {
 
-template <typename T>
-void repeat(std::byte* to, const std::byte* from, std::size_t count) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * sizeof(T), &value, sizeof(T));
-}
-
 /// Per register: whether a long chain reads its one element.
 std::vector<bool> read_by_long_chains(const LoopProgram& program, const Order& order) {
   std::vector<bool> is_read(program.registers.size(), false);
-  for (const std::vector<Group>* groups : {&order.before, &order.condition, &order.body}) {
-    for (const Group& group : *groups) {
-      if (group.blocks.kernels == nullptr || group.blocks.kernels->is_short) continue;
-      for (const std::size_t s : group.steps) {
-        for (const int reg : order.steps[s].inputs) is_read[at(reg)] = true;
-      }
-    }
-  }
+  order.for_each([&](const Group& group, const LoopProgram::Step& step) {
+    if (group.blocks.kernels == nullptr || group.blocks.kernels->is_short) return;
+    for (const int reg : step.inputs) is_read[at(reg)] = true;
+  });
   return is_read;
 }
 
@@ -34,21 +24,15 @@ void Home::fill(const std::byte* from) const {
   if (repeats != nullptr) {
     repeats->repeat(dtype, from, data);
   } else {
-    copy_bytes(data, from, bytes());
+    tiles::copy_bytes(data, from, bytes());
   }
 }
 
 void Copy::run(std::byte* to) const {
-  if (count == 1) return copy_bytes(to + offset, from, bytes);
-  switch (bytes) {
-    case 1:
-      return repeat<std::uint8_t>(to + offset, from, count);
-    case 2:
-      return repeat<std::uint16_t>(to + offset, from, count);
-    case 4:
-      return repeat<std::uint32_t>(to + offset, from, count);
-    default:
-      return repeat<std::uint64_t>(to + offset, from, count);
+  if (count == 1) {
+    tiles::copy_bytes(to + offset, from, bytes);
+  } else {
+    tiles::fill(bytes, from, to + offset, static_cast<std::int64_t>(count));
   }
 }
 

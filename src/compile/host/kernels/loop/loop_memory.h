@@ -2,25 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "compile/host/kernels/loop/loop_order.h"
 
 namespace tessera::kernels::loops {
-
-/// memcpy of lengths that are mostly those of one or two elements.
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes == sizeof(std::uint32_t)) {
-    std::memcpy(to, from, sizeof(std::uint32_t));
-  } else if (bytes == sizeof(std::uint64_t)) {
-    std::memcpy(to, from, sizeof(std::uint64_t));
-  } else {
-    std::memcpy(to, from, bytes);
-  }
-}
 
 /// The memory of a register. Chains read whole blocks of it, so that one element is repeated.
 struct Home {

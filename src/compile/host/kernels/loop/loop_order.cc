@@ -110,9 +110,7 @@ bool is_chained(DType dtype) {
 }
 
 Blocks blocks_of(std::size_t size) {
-  constexpr std::size_t kMostShortBlocks = 4;  // with more, long chains take less time
-  const ChainKernels& of_few = short_chain_kernels();
-  const ChainKernels& kernels = size <= kMostShortBlocks * of_few.block ? of_few : chain_kernels();
+  const ChainKernels& kernels = tiles::chain_kernels_for(size);
   return {.kernels = &kernels, .count = (size + kernels.block - 1) / kernels.block};
 }
 

@@ -32,6 +32,16 @@ struct Order {
   std::vector<Group> before;             // what is the same in all rounds
   std::vector<Group> condition;
   std::vector<Group> body;
+
+  /// Calls visit(group, step) for each step.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const std::vector<Group>* groups : {&before, &condition, &body}) {
+      for (const Group& group : *groups) {
+        for (const std::size_t s : group.steps) visit(group, steps[s]);
+      }
+    }
+  }
 };
 
 Order order_of(const LoopProgram& program);

@@ -2,20 +2,15 @@
 #include <cstring>
 
 #include "compile/host/kernels/loop/loop_work.h"
+#include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels::loops {
 
 namespace {
 
-std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& extents) {
-  std::vector<std::int64_t> strides(extents.size(), 1);
-  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
-  return strides;
-}
-
 BoxCopy box_of(const LoopProgram::Part& part, std::size_t element_bytes) {
-  const std::vector<std::int64_t> array = strides_of(part.extents);
-  const std::vector<std::int64_t> dense = strides_of(part.sizes);
+  const std::vector<std::int64_t> array = row_major_strides(part.extents);
+  const std::vector<std::int64_t> dense = row_major_strides(part.sizes);
   return part.is_written ? BoxCopy(dense, array, part.sizes, element_bytes)
                          : BoxCopy(array, dense, part.sizes, element_bytes);
 }
@@ -40,7 +35,7 @@ PartWork::PartWork(const LoopProgram::Part& part, const Memory& memory)
       is_run_(is_run(part)),
       outside_(part.outside),
       box_(box_of(part, array_->element_bytes())) {
-  const std::vector<std::int64_t> strides = strides_of(part.extents);
+  const std::vector<std::int64_t> strides = row_major_strides(part.extents);
   for (std::size_t d = 0; d < strides.size(); ++d) {
     if (part.starts[d] < 0) continue;
     dims_.push_back({.start = memory[part.starts[d]].data,
@@ -67,7 +62,7 @@ void PartWork::run() const {
     place += start * dim.stride;
   }
   if (is_written_ && is_run_) {
-    copy_bytes(place, part_.data, part_.bytes());
+    tiles::copy_bytes(place, part_.data, part_.bytes());
   } else if (is_written_) {
     box_.run(part_.data, place);
   } else if (is_run_) {

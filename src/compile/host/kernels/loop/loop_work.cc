@@ -41,24 +41,15 @@ class Maker {
     for (const auto& carry : program_.carries) read(carry.next);
     if (program_.decision >= 0) is_output_[at(program_.decision)] = true;
     std::vector<const Group*> writer(program_.registers.size(), nullptr);
-    const std::vector<Group>* all[] = {&order_.before, &order_.condition, &order_.body};
-    for (const auto* groups : all) {
-      for (const Group& group : *groups) {
-        for (const std::size_t s : group.steps) {
-          for (const int reg : order_.steps[s].outputs) writer[at(reg)] = &group;
-        }
+    order_.for_each([&](const Group& group, const Step& step) {
+      for (const int reg : step.outputs) writer[at(reg)] = &group;
+    });
+    order_.for_each([&](const Group& group, const Step& step) {
+      read(step.elements);
+      for (const int reg : step.inputs) {
+        if (writer[at(reg)] != &group) is_output_[at(reg)] = true;
       }
-    }
-    for (const auto* groups : all) {
-      for (const Group& group : *groups) {
-        for (const std::size_t s : group.steps) {
-          read(order_.steps[s].elements);
-          for (const int reg : order_.steps[s].inputs) {
-            if (writer[at(reg)] != &group) is_output_[at(reg)] = true;
-          }
-        }
-      }
-    }
+    });
   }
   void read(const Elements& elements) {
     for (const auto& element : elements) is_output_[at(element.reg)] = true;

@@ -16,7 +16,7 @@ class PartWork {
 
  private:
   struct Dim {
-    const std::byte* start;  // of an i32; null: 0
+    const std::byte* start;  // an i32
     std::int64_t last;       // the greatest start
     std::int64_t stride;     // in bytes
   };

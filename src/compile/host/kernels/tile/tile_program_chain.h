@@ -41,6 +41,13 @@ struct Chain {
   std::size_t num_blocks() const { return registers.size() + temporaries.size(); }
 };
 
+/// The chains that take the least time for so many elements.
+inline const ChainKernels& chain_kernels_for(std::size_t size) {
+  constexpr std::size_t kMostShortBlocks = 4;
+  const ChainKernels& of_few = short_chain_kernels();
+  return size <= kMostShortBlocks * of_few.block ? of_few : chain_kernels();
+}
+
 /// The largest element that a chain reads or writes.
 inline constexpr std::size_t kMaxChainBytes = 4;
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -93,6 +94,16 @@ void fill_rows(std::size_t element_bytes, const std::byte* values, std::int64_t 
 /// Writes `value` n times.
 inline void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n) {
   fill_rows(element_bytes, value, 1, n, to);
+}
+/// memcpy of lengths that are mostly those of one or two elements.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == sizeof(std::uint32_t)) {
+    std::memcpy(to, from, sizeof(std::uint32_t));
+  } else if (bytes == sizeof(std::uint64_t)) {
+    std::memcpy(to, from, sizeof(std::uint64_t));
+  } else {
+    std::memcpy(to, from, bytes);
+  }
 }
 /// Writes start, start + stride, ... as `dtype`.
 void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n);

@@ -60,8 +60,6 @@ std::uint64_t constant_bytes(double value, DType dtype) {
   return bytes;
 }
 
-constexpr std::size_t kMostShortBlocks = 4;  // with more, long chains take less time
-
 // Decides the order of instructions and the memory of registers.
 class Planner {
  public:
@@ -420,10 +418,7 @@ Plan make_plan(TileProgram program, int num_workers) {
     plan.reducers.emplace_back(reduction.kind, reduction.cuts);
   }
   const std::int64_t size = plan.space.rows * plan.space.columns;
-  const ChainKernels& of_few = short_chain_kernels();
-  plan.chain_kernels = static_cast<std::size_t>(size) <= kMostShortBlocks * of_few.block
-                           ? &of_few
-                           : &chain_kernels();
+  plan.chain_kernels = &chain_kernels_for(static_cast<std::size_t>(size));
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));

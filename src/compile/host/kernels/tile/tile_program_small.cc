@@ -20,15 +20,6 @@ bool is_small(const Plan& plan) {
          std::none_of(plan.chains.begin(), plan.chains.end(), has_rows);
 }
 
-/// memcpy of a length that is mostly that of one element.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes == sizeof(std::uint32_t)) {
-    std::memcpy(to, from, sizeof(std::uint32_t));
-  } else {
-    std::memcpy(to, from, bytes);
-  }
-}
-
 }  // namespace
 
 /// Gives registers memory, and turns the instructions of a plan into loads, work and stores.
