@@ -342,7 +342,11 @@ class PairRewriter {
     const auto operand = [&](std::size_t i) -> Pair {
       if (i >= op.operands.size()) fail_unsupported(context_, op, "too few operands");
       const ValueNumber value = op.operands[i];
-      return is_complex(value) ? pair(value, op) : Pair{value, value};
+      if (is_complex(value)) return pair(value, op);
+      if (from_.value_types[value]->kind != BytecodeType::Kind::tensor) {
+        fail_unsupported(context_, op, "an operand that is no tensor");
+      }
+      return {value, value};
     };
     if (op.results.size() != 1) fail_unsupported(context_, op, "complex numbers");
     const ValueNumber result = op.results[0];
