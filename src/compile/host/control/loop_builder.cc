@@ -286,7 +286,7 @@ Element LoopBuilder::map_element(const kernels::TileKernel* kernel,
   return {.reg = reg, .index = 0};
 }
 
-// Of few rows of f32 along one dimension that is not the last: row after row.
+// Of few rows of f32 or f64 along one dimension that is not the last: row after row.
 std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
                                                  const Equation& equation) {
   constexpr std::int64_t kMostRows = 16;
@@ -295,9 +295,8 @@ std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
   if (!is_sum && !is_max && !ops::is(equation, ops::reduce_min_op)) return std::nullopt;
   const Type& type = function.type(equation.operands[0]);
   const ir::Ints& dims = equation.attributes.ints("dims");
-  if (type.dtype != DType::f32 || dims.size() != 1 || dims[0] + 1 == type.rank()) {
-    return std::nullopt;
-  }
+  const bool is_float = type.dtype == DType::f32 || type.dtype == DType::f64;
+  if (!is_float || dims.size() != 1 || dims[0] + 1 == type.rank()) return std::nullopt;
   const std::int64_t rows = type.shape[at(dims[0])];
   if (rows > kMostRows) return std::nullopt;
   const std::int64_t length = num_elements({type.shape.begin() + dims[0] + 1, type.shape.end()});
@@ -338,7 +337,7 @@ Elements LoopBuilder::sum_of(std::vector<Elements> terms, const std::vector<std:
     }
   }
   const int zero = new_register({type.dtype, {}});
-  program_.constants.push_back({.reg = zero, .bytes = std::vector<std::byte>(sizeof(float))});
+  program_.constants.push_back({.reg = zero, .bytes = std::vector<std::byte>(size_bytes(type.dtype))});
   return map(kernel, {nodes[0], Elements(nodes[0].size(), Element{.reg = zero, .index = 0})}, type);
 }
 

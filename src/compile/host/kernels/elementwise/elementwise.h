@@ -38,18 +38,32 @@ struct Stage {
   /// blocks later.
   const std::byte* later = nullptr;
   std::size_t later_bytes = 0;  // size of an element
-  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others,
-  /// but not in short chains.
+  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others.
   std::size_t num_wanted = static_cast<std::size_t>(-1);
 };
+
+/// How a chain keeps its values.
+struct ChainForm {
+  bool is_wide = false;   ///< in lanes of 8 bytes instead of 4
+  bool is_short = false;  ///< in one vector instead of eight, for few elements
+
+  constexpr std::size_t index() const { return (is_wide ? 2U : 0U) + (is_short ? 1U : 0U); }
+  friend bool operator==(const ChainForm&, const ChainForm&) = default;
+};
+inline constexpr ChainForm kChainForms[] = {
+    {false, false}, {false, true}, {true, false}, {true, true}};
 
 struct TileKernel {
   /// Writes n elements. `output` may be the memory of an input whose elements have the same size.
   void (*run)(const TileInput* inputs, void* output, std::size_t n) = nullptr;
-  /// The kernel as a stage, indexed by the number of the input that comes from the previous stage.
-  void (*stages[3])() = {};
-  /// The same for short chains.
-  void (*short_stages[3])() = {};
+  /// The kernel as a stage, by ChainForm::index() and by the number of the input that comes from
+  /// the previous stage. Those with operands of 8 bytes are stages of wide chains only, those of
+  /// booleans of both, others of narrow ones.
+  void (*stages[4][3])() = {};
+
+  bool is_stage(bool is_wide) const {
+    return stages[ChainForm{.is_wide = is_wide}.index()][0] != nullptr;
+  }
 };
 
 /// The kernel named `name` for operands of `dtype`; where operands differ, that is the dtype of the
@@ -59,6 +73,7 @@ const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 /// What chains need besides the kernels.
 struct ChainKernels {
   static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;
+  ChainForm form;
   std::size_t block;  // elements in a block
   /// Runs the stages, up to an `end` stage, on `blocks` blocks from element `first` on.
   void (*run)(const Stage* stages, std::size_t first, std::size_t blocks);
@@ -67,17 +82,12 @@ struct ChainKernels {
   void (*repeat)(DType dtype, const std::byte* element, std::byte* block);
   /// Stages that leave a value unchanged, by dtype; nullptr where there is none.
   void (*copies[kNumDTypes])();
-  bool is_short;
 
-  /// The kernel as a stage of such a chain.
-  void (*stage(const TileKernel& kernel, std::size_t input) const)() {
-    return is_short ? kernel.short_stages[input] : kernel.stages[input];
-  }
+  /// The size of a block of the largest elements.
+  std::size_t block_bytes() const { return block * (form.is_wide ? 8 : 4); }
 };
 
 /// The ChainKernels of this machine.
-const ChainKernels& chain_kernels();
-/// Those of short chains, whose blocks are single vectors of f32: for few elements.
-const ChainKernels& short_chain_kernels();
+const ChainKernels& chain_kernels(ChainForm form = {});
 
 }  // namespace tessera::kernels

@@ -10,6 +10,8 @@
 #define TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
 #endif
 
+#include <algorithm>
+#include <tuple>
 #include <type_traits>
 
 #include "compile/host/kernels/elementwise/elementwise_loops-inl.h"
@@ -18,20 +20,23 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
 constexpr std::size_t kChainVectors = 8;
-constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
 template <class... X>
 using StageOf = void (*)(const Stage*, std::size_t, X...);
-using StageFunction = StageOf<VF, VF, VF, VF, VF, VF, VF, VF>;
-using ShortStageFunction = StageOf<VF>;
 
-// Between stages a value is kept as the bits in f32 lanes that a load from memory would give.
-template <class E>
-HWY_INLINE typename E::V from_lanes(VF x) {
+// The vectors of a stage are all alike.
+template <class... X>
+constexpr std::size_t kBlockOf = (... + hn::MaxLanes(hn::DFromV<X>()));
+template <class... X>
+using VectorOf = std::tuple_element_t<0, std::tuple<X...>>;
+
+// Between stages a value is kept as the bits in lanes that a load from memory would give.
+template <class E, class X>
+HWY_INLINE typename E::V from_lanes(X x) {
   return hn::BitCast(hn::DFromV<typename E::V>(), x);
 }
-template <class E>
-HWY_INLINE VF to_lanes(typename E::V x) {
-  return hn::BitCast(DF(), E::as_stored(x));
+template <class E, class X>
+HWY_INLINE void to_lanes(typename E::V value, X& x) {
+  x = hn::BitCast(hn::DFromV<X>(), E::as_stored(value));
 }
 
 // The vectors of an operand in the block that begins at element i.
@@ -41,7 +46,7 @@ class Stream {
   HWY_INLINE Stream(const StageOperand& operand, std::size_t i)
       : at_(reinterpret_cast<const typename E::Memory*>(operand.base) + (i & operand.mask)) {}
   HWY_INLINE typename E::V operator[](std::size_t vector) const {
-    return E::load(at_ + vector * F32::kLanes);
+    return E::load(at_ + vector * E::kLanes);
   }
 
  private:
@@ -54,29 +59,46 @@ concept IsLong = requires {
   Op::kIsLong;
 };
 
-// Replaces each vector x by f(x, index of x). Ops of many instructions leave out the vectors after
-// the first `num_wanted` elements.
+// Calls f(x, index of x, wanted elements of x) for each vector, which it replaces. Only
+// `num_wanted` elements of the block are wanted: ops of many instructions leave out the vectors
+// after them.
 template <class Op, class F, class... X>
 HWY_INLINE void map_vectors(const F& f, std::size_t num_wanted, X&... x) {
+  using D = hn::DFromV<VectorOf<X...>>;
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
   std::size_t k = 0;
-  if constexpr (!IsLong<Op> || sizeof...(X) == 1) {
-    ((x = f(x, k++)), ...);
+  if constexpr (!IsLong<Op>) {
+    (f(x, k++, kLanes), ...);
+  } else if constexpr (sizeof...(X) == 1) {
+    f(x..., 0, std::min(num_wanted, kLanes));
   } else {
-    HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
-    (F32::store(x, lanes + k++ * F32::kLanes), ...);
+    HWY_ALIGN hn::TFromD<D> lanes[kChainVectors * kLanes];
+    (hn::Store(x, D(), lanes + k++ * kLanes), ...);
 #pragma GCC unroll 1
-    for (k = 0; k < kChainVectors && k * F32::kLanes < num_wanted; ++k) {
-      float* at = lanes + k * F32::kLanes;
-      F32::store(f(F32::load(at), k), at);
+    for (k = 0; k < kChainVectors && k * kLanes < num_wanted; ++k) {
+      VectorOf<X...> one = hn::Load(D(), lanes + k * kLanes);
+      f(one, k, std::min(num_wanted - k * kLanes, kLanes));
+      hn::Store(one, D(), lanes + k * kLanes);
     }
     k = 0;
-    ((x = F32::load(lanes + k++ * F32::kLanes)), ...);
+    ((x = hn::Load(D(), lanes + k++ * kLanes)), ...);
+  }
+}
+
+// The op on vectors of which `count` elements are wanted.
+template <class Op, class... V>
+HWY_INLINE auto apply(std::size_t count, V... x) {
+  if constexpr (requires { Op::run_some(count, x...); }) {
+    return Op::run_some(count, x...);
+  } else {
+    return Op::run(x...);
   }
 }
 
 // Chains read more streams at once than the prefetcher of a processor can follow. Each stage
 // prefetches a single stream, because only a few lines can be in flight at once. It does so early
 // enough for code that reads the next tile before the chain does.
+template <std::size_t kBlock>
 HWY_INLINE void prefetch_later(const Stage* stage, std::size_t i) {
   constexpr std::size_t kAhead = 2048;
   constexpr int kSecondCache = 1;
@@ -94,35 +116,37 @@ HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x)
   if (stage->from.base != nullptr) {
     const Stream<In> from(stage->from, i);
     std::size_t k = 0;
-    ((x = to_lanes<In>(from[k++])), ...);
+    (to_lanes<In>(from[k++], x), ...);
   }
   map_vectors<Op>(f, stage->num_wanted, x...);
   if (stage->to.base != nullptr) {
     auto* to = reinterpret_cast<typename Out::Memory*>(const_cast<std::byte*>(stage->to.base)) +
                (i & stage->to.mask);
     std::size_t k = 0;
-    (Out::store(from_lanes<Out>(x), to + k++ * F32::kLanes), ...);
+    (Out::store(from_lanes<Out>(x), to + k++ * Out::kLanes), ...);
   }
   if constexpr (sizeof...(X) > 1) {
-    if (stage->later != nullptr) prefetch_later(stage, i);
+    if (stage->later != nullptr) prefetch_later<kBlockOf<X...>>(stage, i);
   }
   reinterpret_cast<StageOf<X...>>(stage[1].function)(stage + 1, i, x...);
 }
 
 template <class Op, class Out, class A, class... X>
 void stage1(const Stage* stage, std::size_t i, X... x) {
-  const auto f = [](VF v, std::size_t) { return to_lanes<Out>(Op::run(from_lanes<A>(v))); };
+  const auto f = [](auto& v, std::size_t, std::size_t n) {
+    to_lanes<Out>(apply<Op>(n, from_lanes<A>(v)), v);
+  };
   run_stage<Op, Out, A>(stage, i, f, x...);
 }
 
 template <std::size_t kPlace, class Op, class Out, class A, class B, class... X>
 void stage2(const Stage* stage, std::size_t i, X... x) {
   const Stream<std::conditional_t<kPlace == 0, B, A>> other(stage->others[0], i);
-  const auto f = [&other](VF v, std::size_t k) {
+  const auto f = [&other](auto& v, std::size_t k, std::size_t n) {
     if constexpr (kPlace == 0) {
-      return to_lanes<Out>(Op::run(from_lanes<A>(v), other[k]));
+      to_lanes<Out>(apply<Op>(n, from_lanes<A>(v), other[k]), v);
     } else {
-      return to_lanes<Out>(Op::run(other[k], from_lanes<B>(v)));
+      to_lanes<Out>(apply<Op>(n, other[k], from_lanes<B>(v)), v);
     }
   };
   run_stage<Op, Out, std::conditional_t<kPlace == 0, A, B>>(stage, i, f, x...);
@@ -132,13 +156,13 @@ template <std::size_t kPlace, class Op, class Out, class A, class B, class C, cl
 void stage3(const Stage* stage, std::size_t i, X... x) {
   const Stream<std::conditional_t<kPlace == 0, B, A>> first(stage->others[0], i);
   const Stream<std::conditional_t<kPlace == 2, B, C>> second(stage->others[1], i);
-  const auto f = [&first, &second](VF v, std::size_t k) {
+  const auto f = [&first, &second](auto& v, std::size_t k, std::size_t n) {
     if constexpr (kPlace == 0) {
-      return to_lanes<Out>(Op::run(from_lanes<A>(v), first[k], second[k]));
+      to_lanes<Out>(apply<Op>(n, from_lanes<A>(v), first[k], second[k]), v);
     } else if constexpr (kPlace == 1) {
-      return to_lanes<Out>(Op::run(first[k], from_lanes<B>(v), second[k]));
+      to_lanes<Out>(apply<Op>(n, first[k], from_lanes<B>(v), second[k]), v);
     } else {
-      return to_lanes<Out>(Op::run(first[k], second[k], from_lanes<C>(v)));
+      to_lanes<Out>(apply<Op>(n, first[k], second[k], from_lanes<C>(v)), v);
     }
   };
   using In = std::conditional_t<kPlace == 0, A, std::conditional_t<kPlace == 1, B, C>>;
@@ -146,38 +170,70 @@ void stage3(const Stage* stage, std::size_t i, X... x) {
 }
 
 using AnyFunction = void (*)();
-inline AnyFunction any(StageFunction function) { return reinterpret_cast<AnyFunction>(function); }
-inline AnyFunction any_short(ShortStageFunction function) {
-  return reinterpret_cast<AnyFunction>(function);
-}
 
-// Between stages a bool has lanes as wide as those of the other elements.
-template <class E>
-using Laned = std::conditional_t<std::is_same_v<E, Byte>, Flag, E>;
+// Stages of vectors X, all of one type.
+template <class... X>
+struct Stages {
+  using Function = StageOf<X...>;
+  static AnyFunction any(Function function) { return reinterpret_cast<AnyFunction>(function); }
+
+  template <class Op, class Out, class... In>
+  static void add(AnyFunction (&stages)[3]) {
+    if constexpr (sizeof...(In) == 1) {
+      stages[0] = any(&stage1<Op, Out, In...>);
+    } else if constexpr (sizeof...(In) == 2) {
+      stages[0] = any(&stage2<0, Op, Out, In...>);
+      stages[1] = any(&stage2<1, Op, Out, In...>);
+    } else {
+      stages[0] = any(&stage3<0, Op, Out, In...>);
+      stages[1] = any(&stage3<1, Op, Out, In...>);
+      stages[2] = any(&stage3<2, Op, Out, In...>);
+    }
+  }
+};
+
+// The stages of one vector and of kChainVectors for lanes of 4 bytes, or of 8 if `wide`.
+template <bool wide>
+struct Forms {
+  using V = std::conditional_t<wide, VD, VF>;
+  using Short = Stages<V>;
+  using Long = Stages<V, V, V, V, V, V, V, V>;
+
+  template <class Op, class Out, class... In>
+  static void add(TileKernel& kernel) {
+    Short::template add<Op, Out, In...>(kernel.stages[ChainForm{wide, true}.index()]);
+    Long::template add<Op, Out, In...>(kernel.stages[ChainForm{wide, false}.index()]);
+  }
+};
 
 template <class Op, class Out, class A>
-TileKernel kernel() {
-  return {&run1<Op, Out, A>,
-          {any(&stage1<Op, Laned<Out>, Laned<A>>)},
-          {any_short(&stage1<Op, Laned<Out>, Laned<A>>)}};
+TileKernel run_kernel() {
+  return {.run = &run1<Op, Out, A>, .stages = {}};
 }
 template <class Op, class Out, class A, class B>
-TileKernel kernel() {
-  return {&run2<Op, Out, A, B>,
-          {any(&stage2<0, Op, Laned<Out>, Laned<A>, Laned<B>>),
-           any(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)},
-          {any_short(&stage2<0, Op, Laned<Out>, Laned<A>, Laned<B>>),
-           any_short(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)}};
+TileKernel run_kernel() {
+  return {.run = &run2<Op, Out, A, B>, .stages = {}};
 }
 template <class Op, class Out, class A, class B, class C>
+TileKernel run_kernel() {
+  return {.run = &run3<Op, Out, A, B, C>, .stages = {}};
+}
+
+template <class... E>
+constexpr bool kHasWide = (... || (sizeof(typename E::Memory) == 8));
+
+// The kernel of an op of vectors. Between stages a bool has lanes as wide as those of the other
+// elements.
+template <class Op, class... E>
 TileKernel kernel() {
-  return {&run3<Op, Out, A, B, C>,
-          {any(&stage3<0, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
-           any(&stage3<1, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
-           any(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)},
-          {any_short(&stage3<0, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
-           any_short(&stage3<1, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
-           any_short(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)}};
+  TileKernel result = run_kernel<Op, E...>();
+  if constexpr (std::conjunction_v<std::is_same<E, Byte>...>) {
+    Forms<false>::add<Op, std::conditional_t<true, Flag, E>...>(result);
+    Forms<true>::add<Op, std::conditional_t<true, WideFlag, E>...>(result);
+  } else {
+    Forms<kHasWide<E...>>::template add<Op, E...>(result);
+  }
+  return result;
 }
 
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE

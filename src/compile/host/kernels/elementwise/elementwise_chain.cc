@@ -22,17 +22,7 @@ void end_stage(const Stage*, std::size_t, X...) {}
 template <class... X>
 void run_stages(const Stage* stages, std::size_t first, std::size_t blocks, X... none) {
   const auto run = reinterpret_cast<StageOf<X...>>(stages->function);
-  constexpr std::size_t kElements = sizeof...(X) * F32::kLanes;
-  for (std::size_t i = first; blocks > 0; i += kElements, --blocks) run(stages, i, none...);
-}
-
-void run_chain(const Stage* stages, std::size_t first, std::size_t blocks) {
-  const VF none = hn::Zero(DF());
-  run_stages(stages, first, blocks, none, none, none, none, none, none, none, none);
-}
-
-void run_short_chain(const Stage* stages, std::size_t first, std::size_t blocks) {
-  run_stages(stages, first, blocks, hn::Zero(DF()));
+  for (std::size_t i = first; blocks > 0; i += kBlockOf<X...>, --blocks) run(stages, i, none...);
 }
 
 template <std::size_t kElements, class T>
@@ -52,51 +42,74 @@ void repeat(DType dtype, const std::byte* element, std::byte* block) {
       return repeat_as<kElements, std::uint8_t>(element, block);
     case 2:
       return repeat_as<kElements, std::uint16_t>(element, block);
-    default:
+    case 4:
       return repeat_as<kElements, std::uint32_t>(element, block);
+    default:
+      return repeat_as<kElements, std::uint64_t>(element, block);
   }
 }
 
-void add_copies(ChainKernels& kernels) {
-  const auto add = [&kernels](DType dtype, const TileKernel& kernel) {
-    kernels.copies[static_cast<std::size_t>(dtype)] = kernels.stage(kernel, 0);
-  };
-  add(DType::boolean, kernel<Copy, Byte, Byte>());
-  add(DType::i32, kernel<Copy, I32, I32>());
-  add(DType::u32, kernel<Copy, U32, U32>());
-  add(DType::f16, kernel<Copy, F16, F16>());
-  add(DType::bf16, kernel<Copy, BF16, BF16>());
-  add(DType::f32, kernel<Copy, F32, F32>());
+template <class E>
+void add_copy(DType dtype, ChainKernels& kernels) {
+  kernels.copies[static_cast<std::size_t>(dtype)] =
+      kernel<Copy, E, E>().stages[kernels.form.index()][0];
 }
 
-const ChainKernels& make_chain_kernels() {
-  static const ChainKernels kKernels = [] {
-    const StageFunction end = &end_stage;
-    ChainKernels kernels{.block = kBlock,
-                         .run = &run_chain,
-                         .end = any(end),
-                         .repeat = &repeat<kBlock>,
-                         .copies = {},
-                         .is_short = false};
-    add_copies(kernels);
-    return kernels;
-  }();
-  return kKernels;
+void add_narrow_copies(ChainKernels& kernels) {
+  add_copy<Byte>(DType::boolean, kernels);
+  add_copy<I32>(DType::i32, kernels);
+  add_copy<U32>(DType::u32, kernels);
+  add_copy<F16>(DType::f16, kernels);
+  add_copy<BF16>(DType::bf16, kernels);
+  add_copy<F32>(DType::f32, kernels);
 }
 
-const ChainKernels& make_short_chain_kernels() {
-  static const ChainKernels kKernels = [] {
-    const ShortStageFunction end = &end_stage;
-    ChainKernels kernels{.block = F32::kLanes,
-                         .run = &run_short_chain,
-                         .end = any_short(end),
-                         .repeat = &repeat<F32::kLanes>,
-                         .copies = {},
-                         .is_short = true};
-    add_copies(kernels);
-    return kernels;
-  }();
-  return kKernels;
+template <bool is_short>
+void add_wide_copies(ChainKernels& kernels) {
+  add_copy<Byte>(DType::boolean, kernels);
+  add_copy<I64>(DType::i64, kernels);
+  add_copy<U64>(DType::u64, kernels);
+  add_copy<F64>(DType::f64, kernels);
+  // Alone, an element of 4 bytes is copied in narrow chains.
+  using Form = std::conditional_t<is_short, Forms<true>::Short, Forms<true>::Long>;
+  for (const DType dtype : {DType::i32, DType::u32, DType::f32}) {
+    AnyFunction stages[3];
+    Form::template add<Copy, Widened<std::uint32_t>, Widened<std::uint32_t>>(stages);
+    kernels.copies[static_cast<std::size_t>(dtype)] = stages[0];
+  }
+}
+
+template <class... X>
+ChainKernels make_kernels(ChainForm form, Stages<X...> /*of vectors*/) {
+  constexpr std::size_t kBlock = kBlockOf<X...>;
+  return {.form = form,
+          .block = kBlock,
+          .run =
+              [](const Stage* stages, std::size_t first, std::size_t blocks) {
+                run_stages(stages, first, blocks, hn::Zero(hn::DFromV<X>())...);
+              },
+          .end = Stages<X...>::any(&end_stage),
+          .repeat = &repeat<kBlock>,
+          .copies = {}};
+}
+
+template <bool wide, bool is_short>
+ChainKernels make_form() {
+  using Form =
+      std::conditional_t<is_short, typename Forms<wide>::Short, typename Forms<wide>::Long>;
+  ChainKernels kernels = make_kernels({.is_wide = wide, .is_short = is_short}, Form());
+  if constexpr (wide) {
+    add_wide_copies<is_short>(kernels);
+  } else {
+    add_narrow_copies(kernels);
+  }
+  return kernels;
+}
+
+const ChainKernels& make_chain_kernels(ChainForm form) {
+  static const ChainKernels kKernels[] = {make_form<false, false>(), make_form<false, true>(),
+                                          make_form<true, false>(), make_form<true, true>()};
+  return kKernels[form.index()];
 }
 
 }  // namespace
@@ -108,17 +121,14 @@ namespace tessera::kernels {
 namespace elementwise {
 
 HWY_EXPORT(make_chain_kernels);
-HWY_EXPORT(make_short_chain_kernels);
 
-const ChainKernels& chain_kernels_here() { return HWY_DYNAMIC_DISPATCH(make_chain_kernels)(); }
-const ChainKernels& short_chain_kernels_here() {
-  return HWY_DYNAMIC_DISPATCH(make_short_chain_kernels)();
+const ChainKernels& chain_kernels_here(ChainForm form) {
+  return HWY_DYNAMIC_DISPATCH(make_chain_kernels)(form);
 }
 
 }  // namespace elementwise
 
-const ChainKernels& chain_kernels() { return elementwise::chain_kernels_here(); }
-const ChainKernels& short_chain_kernels() { return elementwise::short_chain_kernels_here(); }
+const ChainKernels& chain_kernels(ChainForm form) { return elementwise::chain_kernels_here(form); }
 
 }  // namespace tessera::kernels
 #endif  // HWY_ONCE

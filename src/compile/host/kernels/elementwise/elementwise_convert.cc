@@ -12,12 +12,28 @@
 #include <vector>
 
 #include "compile/host/kernels/elementwise/elementwise_blocks-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
 #include "ops/reference/numeric_convert.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
+
+template <class T>
+using WideElement = std::conditional_t<sizeof(T) == 8, Element<hn::ScalableTag<T>>, Widened<T>>;
+
+// An op of one element as one of vectors.
+template <class Op, class Out, class In>
+struct PerWideLane {
+  static HWY_INLINE typename WideElement<Out>::V run(typename WideElement<In>::V x) {
+    HWY_ALIGN In from[F64::kLanes];
+    HWY_ALIGN Out to[F64::kLanes];
+    WideElement<In>::store(x, from);
+    for (std::size_t i = 0; i < F64::kLanes; ++i) to[i] = Op::run(from[i]);
+    return WideElement<Out>::load(to);
+  }
+};
 
 /// How an element lies in a tile: a boolean as a byte, half precision as f32.
 template <class T>
@@ -34,15 +50,27 @@ struct Conversion {
   }
 };
 
+/// Dtypes that chains keep as they are in memory.
+template <class T>
+constexpr bool kIsChained = sizeof(T) >= 4 || std::is_same_v<T, bool>;
+
+template <class To, class From>
+TileKernel conversion() {
+  using Op = Conversion<To, From>;
+  TileKernel result = block_kernel<Op, Held<To>, Held<From>>();
+  if constexpr (kIsChained<To> && kIsChained<From> && (sizeof(To) == 8 || sizeof(From) == 8))
+    Forms<true>::add<PerWideLane<Op, Held<To>, Held<From>>, WideElement<Held<To>>,
+                     WideElement<Held<From>>>(result);
+  return result;
+}
+
 template <class From, class... To>
 void add_from(std::vector<Entry>& entries) {
   // Names live as long as the table.
   static const std::string kNames[] = {"convert_" + std::string(name(dtype_of<From>)) + "_" +
                                        std::string(name(dtype_of<To>))...};
   std::size_t i = 0;
-  (entries.push_back(
-       {kNames[i++], dtype_of<From>, block_kernel<Conversion<To, From>, Held<To>, Held<From>>()}),
-   ...);
+  (entries.push_back({kNames[i++], dtype_of<From>, conversion<To, From>()}), ...);
 }
 
 /// From a dtype without code for vectors, to every other one.

@@ -17,29 +17,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
-using DD = hn::ScalableTag<double>;
-using DL = hn::ScalableTag<std::int64_t>;
-using VD = hn::Vec<DD>;
-using VL = hn::Vec<DL>;
-using MD = hn::Mask<DD>;
-using F64 = Element<DD>;
-
 HWY_INLINE VD set(double value) { return hn::Set(DD(), value); }
 HWY_INLINE VD sign_bit(VD x) { return hn::And(x, hn::SignBit(DD())); }
 HWY_INLINE VD with_sign_of(VD magnitude, VD x) { return hn::Or(magnitude, sign_bit(x)); }
-
-HWY_INLINE VD fused_mul_add(VD a, VD b, VD c) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  HWY_ALIGN double x[F64::kLanes], y[F64::kLanes], z[F64::kLanes];
-  F64::store(a, x);
-  F64::store(b, y);
-  F64::store(c, z);
-  for (std::size_t i = 0; i < F64::kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
-  return F64::load(z);
-#else
-  return hn::MulAdd(a, b, c);
-#endif
-}
 
 // The sum of c[i] x^(n - 1 - i). Even and odd powers apart have half the latency.
 template <std::size_t n>

@@ -13,19 +13,22 @@ const TileKernel* find_in(std::span<const elementwise::Entry> entries, std::stri
   return nullptr;
 }
 
-}  // namespace
-
-const TileKernel* find_tile_kernel(std::string_view name, DType dtype) {
-  for (const auto family : elementwise::kFamilies) {
-    const TileKernel* kernel = find_in(family(), name, dtype);
-    if (kernel != nullptr) return kernel;
-  }
-  for (const auto family : {&elementwise::half_entries, &elementwise::whole_entries,
-                            &elementwise::double_entries, &elementwise::conversion_entries}) {
+template <class Families>
+const TileKernel* find_among(const Families& families, std::string_view name, DType dtype) {
+  for (const auto family : families) {
     const TileKernel* kernel = find_in(family(), name, dtype);
     if (kernel != nullptr) return kernel;
   }
   return nullptr;
+}
+
+}  // namespace
+
+const TileKernel* find_tile_kernel(std::string_view name, DType dtype) {
+  const TileKernel* kernel = find_among(elementwise::kFamilies, name, dtype);
+  if (kernel == nullptr) kernel = find_among(elementwise::kWideFamilies, name, dtype);
+  if (kernel == nullptr) kernel = find_among(elementwise::kOtherFamilies, name, dtype);
+  return kernel;
 }
 
 }  // namespace tessera::kernels

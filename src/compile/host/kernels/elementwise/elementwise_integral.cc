@@ -1,4 +1,4 @@
-// Kernels for i32 and u32. Sums and products wrap around; nothing traps.
+// Kernels for integers of 32 and 64 bits. Sums and products wrap around; nothing traps.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,10 +22,17 @@ struct Ops {
   using D = typename E::D;
   using V = typename E::V;
   using T = typename E::Memory;
+  using FlagV = typename FlagOf<E>::V;
+  using DSigned = hn::RebindToSigned<D>;
+  using DBits = hn::RebindToUnsigned<D>;
+  using Signed = hn::Vec<DSigned>;
+  using Bits = hn::Vec<DBits>;
   static constexpr bool kSigned = std::is_signed_v<T>;
+  static constexpr bool kWide = sizeof(T) == 8;
+  static constexpr hn::TFromD<DBits> kMostShift = sizeof(T) * 8 - 1;
 
-  static HWY_INLINE VI to_signed(V x) { return hn::BitCast(DI(), x); }
-  static HWY_INLINE VU to_unsigned(V x) { return hn::BitCast(DU(), x); }
+  static HWY_INLINE Signed to_signed(V x) { return hn::BitCast(DSigned(), x); }
+  static HWY_INLINE Bits to_bits(V x) { return hn::BitCast(DBits(), x); }
   template <class X>
   static HWY_INLINE V back(X x) {
     return hn::BitCast(D(), x);
@@ -35,13 +42,14 @@ struct Ops {
     if constexpr (kSigned) {
       return hn::Lt(x, y);
     } else {
-      const VI flip = hn::Set(DI(), std::numeric_limits<std::int32_t>::min());
-      return hn::RebindMask(DU(), hn::Lt(hn::Xor(to_signed(x), flip), hn::Xor(to_signed(y), flip)));
+      const Signed flip = hn::BitCast(DSigned(), hn::Set(D(), T{1} << kMostShift));
+      return hn::RebindMask(D(), hn::Lt(hn::Xor(to_signed(x), flip), hn::Xor(to_signed(y), flip)));
     }
   }
-  // Whether the shift count is less than 32; otherwise no bit of the operand is left.
-  static HWY_INLINE auto is_short(VU count) {
-    return hn::Eq(hn::And(count, hn::Set(DU(), ~31U)), hn::Zero(DU()));
+  // Whether the shift count is less than the number of bits; otherwise no bit of the operand is
+  // left.
+  static HWY_INLINE auto is_short(Bits count) {
+    return hn::Eq(hn::AndNot(hn::Set(DBits(), kMostShift), count), hn::Zero(DBits()));
   }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -64,8 +72,22 @@ struct Ops {
   }
 #endif
 
+  // The low half of each product.
+  static HWY_INLINE Bits wide_product(Bits x, Bits y) {
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(DBits(), hn::GetLane(x) * hn::GetLane(y));
+#else
+    const hn::Repartition<std::uint32_t, DBits> halves;
+    const auto low_of = [&](Bits z) { return hn::BitCast(halves, z); };
+    const auto high_of = [&](Bits z) { return hn::BitCast(halves, hn::ShiftRight<32>(z)); };
+    const Bits crossed =
+        hn::Add(hn::MulEven(high_of(x), low_of(y)), hn::MulEven(low_of(x), high_of(y)));
+    return hn::Add(hn::MulEven(low_of(x), low_of(y)), hn::ShiftLeft<32>(crossed));
+#endif
+  }
+
   struct Neg {
-    static HWY_INLINE V run(V x) { return back(hn::Sub(hn::Zero(DI()), to_signed(x))); }
+    static HWY_INLINE V run(V x) { return hn::Sub(hn::Zero(D()), x); }
   };
   struct Abs {
     static HWY_INLINE V run(V x) {
@@ -87,7 +109,13 @@ struct Ops {
     static HWY_INLINE V run(V x, V y) { return hn::Sub(x, y); }
   };
   struct Mul {
-    static HWY_INLINE V run(V x, V y) { return back(hn::Mul(to_signed(x), to_signed(y))); }
+    static HWY_INLINE V run(V x, V y) {
+      if constexpr (kWide) {
+        return back(wide_product(to_bits(x), to_bits(y)));
+      } else {
+        return back(hn::Mul(to_signed(x), to_signed(y)));
+      }
+    }
   };
   struct Max {
     static HWY_INLINE V run(V x, V y) { return hn::IfThenElse(less(x, y), y, x); }
@@ -111,85 +139,101 @@ struct Ops {
     static HWY_INLINE V run(V x) { return hn::Not(x); }
   };
   struct PopulationCount {
-    static HWY_INLINE V run(V x) { return back(hn::PopulationCount(to_unsigned(x))); }
+    static HWY_INLINE V run(V x) { return back(hn::PopulationCount(to_bits(x))); }
   };
   struct CountLeadingZeros {
     static HWY_INLINE V run(V x) {
-      VU bits = to_unsigned(x);  // sets all bits below the highest set bit
+      Bits bits = to_bits(x);  // sets all bits below the highest set bit
       bits = hn::Or(bits, hn::ShiftRight<1>(bits));
       bits = hn::Or(bits, hn::ShiftRight<2>(bits));
       bits = hn::Or(bits, hn::ShiftRight<4>(bits));
       bits = hn::Or(bits, hn::ShiftRight<8>(bits));
       bits = hn::Or(bits, hn::ShiftRight<16>(bits));
+      if constexpr (kWide) bits = hn::Or(bits, hn::ShiftRight<32>(bits));
       return back(hn::PopulationCount(hn::Not(bits)));
     }
   };
 
   struct ShiftLeft {
     static HWY_INLINE V run(V x, V n) {
-      const VU count = to_unsigned(n);
-      const VU shifted = hn::Shl(to_unsigned(x), hn::And(count, hn::Set(DU(), 31)));
+      const Bits count = to_bits(n);
+      const Bits shifted = hn::Shl(to_bits(x), hn::And(count, hn::Set(DBits(), kMostShift)));
       return back(hn::IfThenElseZero(is_short(count), shifted));
     }
   };
   struct ShiftRightLogical {
     static HWY_INLINE V run(V x, V n) {
-      const VU count = to_unsigned(n);
-      const VU shifted = hn::Shr(to_unsigned(x), hn::And(count, hn::Set(DU(), 31)));
+      const Bits count = to_bits(n);
+      const Bits shifted = hn::Shr(to_bits(x), hn::And(count, hn::Set(DBits(), kMostShift)));
       return back(hn::IfThenElseZero(is_short(count), shifted));
     }
   };
   struct ShiftRightArithmetic {
     static HWY_INLINE V run(V x, V n) {
-      const VU count = to_unsigned(n);
-      const VU bounded = hn::IfThenElse(is_short(count), count, hn::Set(DU(), 31));
-      return back(hn::Shr(to_signed(x), hn::BitCast(DI(), bounded)));
+      const Bits count = to_bits(n);
+      const Bits bounded = hn::IfThenElse(is_short(count), count, hn::Set(DBits(), kMostShift));
+      return back(hn::Shr(to_signed(x), hn::BitCast(DSigned(), bounded)));
     }
   };
 
   // Toward zero; x / 0 is -1, and the lowest number by -1 is itself.
-  struct Div {
-    static HWY_INLINE V run(V x, V y) {
+  struct DivLane {
+    static T run(T x, T y) {
+      if (y == 0) return static_cast<T>(-1);
+      if (kSigned && y == static_cast<T>(-1)) return static_cast<T>(0 - to_bits(x));
+      return x / y;
+    }
+    static hn::TFromD<DBits> to_bits(T z) { return static_cast<hn::TFromD<DBits>>(z); }
+  };
+  struct RemLane {
+    static T run(T x, T y) {
+      if (y == 0) return x;
+      return kSigned && y == static_cast<T>(-1) ? T{0} : static_cast<T>(x % y);
+    }
+  };
 #if HWY_TARGET == HWY_SCALAR
-      const T divisor = hn::GetLane(y);
-      const bool is_special = divisor == 0 || (kSigned && divisor == static_cast<T>(-1));
-      const V quotient = hn::Set(D(), hn::GetLane(x) / (is_special ? T{1} : divisor));
+  using Div = PerLane<DivLane, E>;
+  using Rem = PerLane<RemLane, E>;
 #else
+  struct DivVectors {
+    static HWY_INLINE V run(V x, V y) {
       const hn::Half<D> half;
       const V quotient = hn::Combine(D(), divided(hn::UpperHalf(half, x), hn::UpperHalf(half, y)),
                                      divided(hn::LowerHalf(half, x), hn::LowerHalf(half, y)));
-#endif
       const V minus_one = hn::Set(D(), static_cast<T>(-1));
       const V result = hn::IfThenElse(hn::Eq(y, hn::Zero(D())), minus_one, quotient);
       if constexpr (!kSigned) return result;
       return hn::IfThenElse(hn::Eq(y, minus_one), Neg::run(x), result);
     }
   };
-  struct Rem {
-    static HWY_INLINE V run(V x, V y) { return hn::Sub(x, Mul::run(Div::run(x, y), y)); }
+  struct RemVectors {
+    static HWY_INLINE V run(V x, V y) { return hn::Sub(x, Mul::run(DivVectors::run(x, y), y)); }
   };
+  using Div = std::conditional_t<kWide, PerLane<DivLane, E>, DivVectors>;
+  using Rem = std::conditional_t<kWide, PerLane<RemLane, E>, RemVectors>;
+#endif
 
   struct Eq {
-    static HWY_INLINE VU run(V x, V y) { return flag(hn::Eq(x, y)); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(hn::Eq(x, y)); }
   };
   struct Ne {
-    static HWY_INLINE VU run(V x, V y) { return flag(hn::Ne(x, y)); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(hn::Ne(x, y)); }
   };
   struct Lt {
-    static HWY_INLINE VU run(V x, V y) { return flag(less(x, y)); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(less(x, y)); }
   };
   struct Le {
-    static HWY_INLINE VU run(V x, V y) { return flag(hn::Not(less(y, x))); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(hn::Not(less(y, x))); }
   };
   struct Gt {
-    static HWY_INLINE VU run(V x, V y) { return flag(less(y, x)); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(less(y, x)); }
   };
   struct Ge {
-    static HWY_INLINE VU run(V x, V y) { return flag(hn::Not(less(x, y))); }
+    static HWY_INLINE FlagV run(V x, V y) { return flag<E>(hn::Not(less(x, y))); }
   };
   struct Select {
-    static HWY_INLINE V run(VU which, V x, V y) {
-      return hn::IfThenElse(hn::RebindMask(D(), hn::Ne(which, hn::Zero(DU()))), x, y);
+    static HWY_INLINE V run(FlagV which, V x, V y) {
+      return hn::IfThenElse(hn::RebindMask(D(), hn::Ne(which, hn::Zero(DBits()))), x, y);
     }
   };
 };
@@ -204,7 +248,7 @@ TileKernel binary() {
 }
 template <class Op, class E>
 TileKernel compare() {
-  return kernel<Op, Flag, E, E>();
+  return kernel<Op, FlagOf<E>, E, E>();
 }
 
 template <class E, DType dtype>
@@ -232,7 +276,7 @@ std::span<const Entry> table_of() {
       {"shift_right_logical", dtype, binary<typename O::ShiftRightLogical, E>()},
       {"shift_right_arithmetic", dtype, binary<typename O::ShiftRightArithmetic, E>()},
       {"clamp", dtype, kernel<typename O::Clamp, E, E, E, E>()},
-      {"select", dtype, kernel<typename O::Select, E, Flag, E, E>()},
+      {"select", dtype, kernel<typename O::Select, E, FlagOf<E>, E, E>()},
       {"compare_eq", dtype, compare<typename O::Eq, E>()},
       {"compare_ne", dtype, compare<typename O::Ne, E>()},
       {"compare_lt", dtype, compare<typename O::Lt, E>()},
@@ -243,8 +287,10 @@ std::span<const Entry> table_of() {
   return kEntries;
 }
 
-std::span<const Entry> signed_table() { return table_of<I32, DType::i32>(); }
-std::span<const Entry> unsigned_table() { return table_of<U32, DType::u32>(); }
+std::span<const Entry> i32_table() { return table_of<I32, DType::i32>(); }
+std::span<const Entry> u32_table() { return table_of<U32, DType::u32>(); }
+std::span<const Entry> i64_table() { return table_of<I64, DType::i64>(); }
+std::span<const Entry> u64_table() { return table_of<U64, DType::u64>(); }
 
 }  // namespace
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
@@ -253,11 +299,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels::elementwise {
 
-HWY_EXPORT(signed_table);
-HWY_EXPORT(unsigned_table);
+HWY_EXPORT(i32_table);
+HWY_EXPORT(u32_table);
+HWY_EXPORT(i64_table);
+HWY_EXPORT(u64_table);
 
-std::span<const Entry> signed_entries() { return HWY_DYNAMIC_DISPATCH(signed_table)(); }
-std::span<const Entry> unsigned_entries() { return HWY_DYNAMIC_DISPATCH(unsigned_table)(); }
+std::span<const Entry> signed_entries() { return HWY_DYNAMIC_DISPATCH(i32_table)(); }
+std::span<const Entry> unsigned_entries() { return HWY_DYNAMIC_DISPATCH(u32_table)(); }
+std::span<const Entry> wide_signed_entries() { return HWY_DYNAMIC_DISPATCH(i64_table)(); }
+std::span<const Entry> wide_unsigned_entries() { return HWY_DYNAMIC_DISPATCH(u64_table)(); }
 
 }  // namespace tessera::kernels::elementwise
 #endif  // HWY_ONCE

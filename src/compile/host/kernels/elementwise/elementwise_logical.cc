@@ -128,9 +128,11 @@ struct F32ToU32 {
                           hn::Or(lower, top));
   }
 };
-template <class D>
+template <class E>
 struct ToFlag {
-  static HWY_INLINE VU run(hn::Vec<D> x) { return flag(hn::Not(hn::Eq(x, hn::Zero(D())))); }
+  static HWY_INLINE VU run(typename E::V x) {
+    return flag<E>(hn::Not(hn::Eq(x, hn::Zero(typename E::D()))));
+  }
 };
 
 std::span<const Entry> logical_table() {
@@ -154,15 +156,15 @@ std::span<const Entry> logical_table() {
       {"convert_bool_i32", kBool, kernel<U32ToI32, I32, Flag>()},
       {"convert_bool_u32", kBool, kernel<Copy, U32, Flag>()},
       {"convert_bool_f32", kBool, kernel<FlagToF32, F32, Flag>()},
-      {"convert_i32_bool", DType::i32, kernel<ToFlag<DI>, Flag, I32>()},
+      {"convert_i32_bool", DType::i32, kernel<ToFlag<I32>, Flag, I32>()},
       {"convert_i32_i32", DType::i32, kernel<Copy, I32, I32>()},
       {"convert_i32_u32", DType::i32, kernel<I32ToU32, U32, I32>()},
       {"convert_i32_f32", DType::i32, kernel<I32ToF32, F32, I32>()},
-      {"convert_u32_bool", DType::u32, kernel<ToFlag<DU>, Flag, U32>()},
+      {"convert_u32_bool", DType::u32, kernel<ToFlag<U32>, Flag, U32>()},
       {"convert_u32_i32", DType::u32, kernel<U32ToI32, I32, U32>()},
       {"convert_u32_u32", DType::u32, kernel<Copy, U32, U32>()},
       {"convert_u32_f32", DType::u32, kernel<U32ToF32, F32, U32>()},
-      {"convert_f32_bool", DType::f32, kernel<ToFlag<DF>, Flag, F32>()},
+      {"convert_f32_bool", DType::f32, kernel<ToFlag<F32>, Flag, F32>()},
       {"convert_f32_i32", DType::f32, kernel<F32ToI32, I32, F32>()},
       {"convert_f32_u32", DType::f32, kernel<F32ToU32, U32, F32>()},
       {"convert_f32_f32", DType::f32, kernel<Copy, F32, F32>()},

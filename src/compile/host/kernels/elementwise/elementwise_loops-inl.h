@@ -6,11 +6,13 @@
 #define TESSERA_KERNELS_ELEMENTWISE_LOOPS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
 
@@ -25,6 +27,13 @@ using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
 using VU = hn::Vec<DU>;
 using MF = hn::Mask<DF>;
+using DD = hn::ScalableTag<double>;
+using DL = hn::ScalableTag<std::int64_t>;
+using DW = hn::ScalableTag<std::uint64_t>;
+using VD = hn::Vec<DD>;
+using VL = hn::Vec<DL>;
+using VW = hn::Vec<DW>;
+using MD = hn::Mask<DD>;
 
 // An element type: how it is stored in memory and what an op computes with. All elements of one op
 // have the same number of lanes.
@@ -42,6 +51,9 @@ struct Element {
 using F32 = Element<DF>;
 using I32 = Element<DI>;
 using U32 = Element<DU>;
+using F64 = Element<DD>;
+using I64 = Element<DL>;
+using U64 = Element<DW>;
 using Byte = Element<hn::ScalableTag<std::uint8_t>>;
 
 // A bool next to elements of 32 bits: in memory a byte that is 0 or 1, in a register a lane that is
@@ -59,6 +71,34 @@ struct Flag {
   }
   static HWY_INLINE V as_stored(V v) { return v; }
 };
+
+// An element of at most 4 bytes next to those of 8: in a register, its bits are in the low part of
+// a lane.
+template <class T>
+struct Widened {
+  using Memory = T;
+  using V = VW;
+  using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint32_t>;
+  using DBits = hn::Rebind<Bits, DW>;
+  static constexpr std::size_t kLanes = F64::kLanes;
+  static HWY_INLINE V load(const Memory* from) {
+    const auto bits = hn::LoadU(DBits(), reinterpret_cast<const Bits*>(from));
+    if constexpr (sizeof(T) == 4) {
+      return hn::PromoteTo(DW(), bits);
+    } else {
+      return hn::PromoteTo(DW(), hn::PromoteTo(hn::Rebind<std::uint32_t, DW>(), bits));
+    }
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    hn::StoreU(hn::TruncateTo(DBits(), v), DBits(), reinterpret_cast<Bits*>(to));
+  }
+  static HWY_INLINE V as_stored(V v) { return v; }
+};
+using WideFlag = Widened<std::uint8_t>;
+
+// The bool next to elements E.
+template <class E>
+using FlagOf = std::conditional_t<sizeof(typename E::Memory) == 8, WideFlag, Flag>;
 
 // Rounds to the nearest bf16, ties to even; its bits are in the upper half. NaN stays NaN.
 struct Rounded {
@@ -125,9 +165,11 @@ struct F16 {
 #endif
 };
 
-template <class M>
-HWY_INLINE VU flag(M mask) {
-  return hn::IfThenElseZero(hn::RebindMask(DU(), mask), hn::Set(DU(), 1));
+// A mask of lanes of E as bools.
+template <class E, class M>
+HWY_INLINE typename FlagOf<E>::V flag(M mask) {
+  const hn::DFromV<typename FlagOf<E>::V> d;
+  return hn::IfThenElseZero(hn::RebindMask(d, mask), hn::Set(d, 1));
 }
 
 // An operand and the position in it, which advances by `step`. A scalar is copied to a vector and
@@ -239,24 +281,41 @@ void run3(const TileInput* inputs, void* output, std::size_t n) {
 template <class Scalar, class E>
 struct PerLane {
   static constexpr bool kIsLong = true;
-  static HWY_INLINE typename E::V run(typename E::V a, typename E::V b) {
+  using V = typename E::V;
+
+  /// Of the first `count` lanes; those after them get the result of the last one.
+  static HWY_INLINE V run_some(std::size_t count, V a) {
+    HWY_ALIGN typename E::Memory x[E::kLanes];
+    E::store(a, x);
+    for (std::size_t i = 0; i < count; ++i) x[i] = Scalar::run(x[i]);
+    std::fill(x + count, x + E::kLanes, x[count - 1]);
+    return E::load(x);
+  }
+  static HWY_INLINE V run_some(std::size_t count, V a, V b) {
     HWY_ALIGN typename E::Memory x[E::kLanes], y[E::kLanes];
     E::store(a, x);
     E::store(b, y);
-    for (std::size_t i = 0; i < E::kLanes; ++i) x[i] = Scalar::run(x[i], y[i]);
+    for (std::size_t i = 0; i < count; ++i) x[i] = Scalar::run(x[i], y[i]);
+    std::fill(x + count, x + E::kLanes, x[count - 1]);
     return E::load(x);
+  }
+  template <class... X>
+  static HWY_INLINE V run(X... x) {
+    return run_some(E::kLanes, x...);
   }
 };
 
 // Rounds once on every target. Without a hardware FMA, Highway's MulAdd rounds twice.
-HWY_INLINE VF fused_mul_add(VF a, VF b, VF c) {
+template <class V>
+HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  HWY_ALIGN float x[F32::kLanes], y[F32::kLanes], z[F32::kLanes];
-  F32::store(a, x);
-  F32::store(b, y);
-  F32::store(c, z);
-  for (std::size_t i = 0; i < F32::kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
-  return F32::load(z);
+  using E = Element<hn::DFromV<V>>;
+  HWY_ALIGN typename E::Memory x[E::kLanes], y[E::kLanes], z[E::kLanes];
+  E::store(a, x);
+  E::store(b, y);
+  E::store(c, z);
+  for (std::size_t i = 0; i < E::kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return E::load(z);
 #else
   return hn::MulAdd(a, b, c);
 #endif

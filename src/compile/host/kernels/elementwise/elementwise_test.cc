@@ -508,7 +508,7 @@ std::vector<std::uint32_t> run_staged(const Entry& entry, const Signature& s,
   std::vector<Stage> stages(3);
   stages[0].function = chain.copies[static_cast<std::size_t>(s.inputs[place])];
   stages[0].from = operands[place];
-  stages[1].function = find_tile_kernel(entry.name, entry.dtype)->stages[place];
+  stages[1].function = find_tile_kernel(entry.name, entry.dtype)->stages[0][place];
   std::size_t other = 0;
   for (std::size_t k = 0; k < words.size(); ++k) {
     if (k != place) stages[1].others[other++] = operands[k];

@@ -1,4 +1,4 @@
-// Integers of 8, 16 and 64 bits. Sums and products wrap around; nothing traps.
+// Integers of 8 and 16 bits. Sums and products wrap around; nothing traps.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,8 +22,8 @@ namespace {
 template <class T>
 struct WholeOps {
   using Bits = std::make_unsigned_t<T>;
-  // Integers narrower than int are computed as int, which overflows; unsigned int does not.
-  using Wide = std::conditional_t<sizeof(T) < 4, unsigned, Bits>;
+  // They would be computed as int, which overflows; unsigned int does not.
+  using Wide = unsigned;
   static constexpr bool kSigned = std::is_signed_v<T>;
   static constexpr Bits kNumBits = sizeof(T) * 8;
   static Wide wide(T x) { return static_cast<Wide>(static_cast<Bits>(x)); }
@@ -151,10 +151,8 @@ std::span<const Entry> whole_table() {
     std::vector<Entry> entries;
     add_entries<std::int8_t>(entries);
     add_entries<std::int16_t>(entries);
-    add_entries<std::int64_t>(entries);
     add_entries<std::uint8_t>(entries);
     add_entries<std::uint16_t>(entries);
-    add_entries<std::uint64_t>(entries);
     return entries;
   }();
   return kEntries;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "compile/host/kernels/tile/tile_program_chain.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels::loops {
@@ -12,7 +13,7 @@ namespace {
 std::vector<bool> read_by_long_chains(const LoopProgram& program, const Order& order) {
   std::vector<bool> is_read(program.registers.size(), false);
   order.for_each([&](const Group& group, const LoopProgram::Step& step) {
-    if (group.blocks.kernels == nullptr || group.blocks.kernels->is_short) return;
+    if (group.blocks.kernels == nullptr || group.blocks.kernels->form.is_short) return;
     for (const int reg : step.inputs) is_read[at(reg)] = true;
   });
   return is_read;
@@ -48,14 +49,14 @@ Memory::Memory(const LoopProgram& program, const Order& order) {
     homes_.push_back(add(dtype, static_cast<std::size_t>(size)));
     Home& home = homes_.back();
     if (home.repeats == nullptr || !is_in_long[reg]) continue;
-    home.repeats = &chain_kernels();
-    home.data = add_bytes(chain_kernels().block * home.element_bytes());
+    home.repeats = &chain_kernels({.is_wide = is_wide(dtype)});
+    home.data = add_bytes(home.repeats->block * home.element_bytes());
   }
 }
 
 Home Memory::add(DType dtype, std::size_t size) {
-  const Blocks blocks = blocks_of(size);
-  return {.data = add_bytes(blocks.count * blocks.kernels->block * size_bytes(dtype)),
+  const Blocks blocks = blocks_of(size, is_wide(dtype));
+  return {.data = add_bytes(tiles::padded_size(size) * size_bytes(dtype)),
           .dtype = dtype,
           .size = size,
           .repeats = size == 1 && is_chained(dtype) ? blocks.kernels : nullptr};

@@ -46,7 +46,7 @@ class Grouper {
   std::vector<Group> group(std::vector<std::size_t> open) {
     std::vector<Group> groups;
     while (!open.empty()) {
-      groups.push_back({.blocks = blocks_of_step(first_ready(open)), .steps = {}});
+      groups.push_back({.blocks = next_blocks(open), .steps = {}});
       Group& group = groups.back();
       std::erase_if(open, [&](std::size_t s) { return joins(group, s); });
       for (const std::size_t s : group.steps) set_outputs(s, State::known);
@@ -71,24 +71,40 @@ class Grouper {
            std::all_of(step.elements.begin(), step.elements.end(), has);
   }
 
-  std::size_t first_ready(const std::vector<std::size_t>& open) const {
-    const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
-    const auto found = std::find_if(open.begin(), open.end(),
-                                    [&](std::size_t s) { return all_inputs(s, is_known); });
-    require(found != open.end(), "no two steps wait for each other");
-    return *found;
+  bool is_stage(std::size_t s, bool is_wide) const {
+    return steps_[s].kernel != nullptr && steps_[s].kernel->is_stage(is_wide);
   }
 
-  Blocks blocks_of_step(std::size_t s) const {
-    const Step& step = steps_[s];
-    if (step.kernel == nullptr || step.kernel->short_stages[0] == nullptr) return {};
-    return blocks_of(static_cast<std::size_t>(program_.registers[at(step.output())].size));
+  // Those of the first step that is ready. If it may be in chains of both widths, the next step
+  // that may not decides.
+  Blocks next_blocks(const std::vector<std::size_t>& open) const {
+    const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
+    const auto is_ready = [&](std::size_t s) { return all_inputs(s, is_known); };
+    const auto first = std::find_if(open.begin(), open.end(), is_ready);
+    require(first != open.end(), "no two steps wait for each other");
+    if (!is_stage(*first, true)) return blocks_of_step(*first, false);
+    if (!is_stage(*first, false)) return blocks_of_step(*first, true);
+    const auto next = std::find_if(first, open.end(), [&](std::size_t s) {
+      return is_ready(s) && is_stage(s, true) != is_stage(s, false);
+    });
+    return blocks_of_step(*first, next != open.end() && is_stage(*next, true));
+  }
+
+  Blocks blocks_of_step(std::size_t s, bool is_wide) const {
+    if (!is_stage(s, is_wide)) return {};
+    const auto& output = program_.registers[at(steps_[s].output())];
+    return blocks_of(static_cast<std::size_t>(output.size), is_wide);
+  }
+
+  bool fits(const Blocks& blocks, std::size_t s) const {
+    if (blocks.kernels != nullptr) return blocks_of_step(s, blocks.kernels->form.is_wide) == blocks;
+    return !is_stage(s, false) && !is_stage(s, true);
   }
 
   bool joins(Group& group, std::size_t s) {
     // Stages call each other where a compiler makes no jumps of tail calls.
     constexpr std::size_t kMostSteps = 256;
-    if (group.steps.size() == kMostSteps || blocks_of_step(s) != group.blocks) return false;
+    if (group.steps.size() == kMostSteps || !fits(group.blocks, s)) return false;
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };
     if (!all_inputs(s, is_ready)) return false;
     set_outputs(s, State::in_group);
@@ -106,12 +122,13 @@ class Grouper {
 }  // namespace
 
 bool is_chained(DType dtype) {
-  return short_chain_kernels().copies[static_cast<std::size_t>(dtype)] != nullptr;
+  const ChainKernels& kernels = chain_kernels({.is_wide = is_wide(dtype)});
+  return kernels.copies[static_cast<std::size_t>(dtype)] != nullptr;
 }
 
-Blocks blocks_of(std::size_t size) {
-  const ChainKernels& kernels = tiles::chain_kernels_for(size);
-  return {.kernels = &kernels, .count = (size + kernels.block - 1) / kernels.block};
+Blocks blocks_of(std::size_t size, bool is_wide) {
+  const ChainKernels& kernels = tiles::chain_kernels_for(size, is_wide);
+  return {.kernels = &kernels, .count = tiles::num_blocks(size, kernels)};
 }
 
 Order order_of(const LoopProgram& program) {

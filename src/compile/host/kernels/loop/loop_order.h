@@ -10,8 +10,9 @@ namespace tessera::kernels::loops {
 
 inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Elements of 4 bytes or less whose kernels are stages are computed in vector registers.
+/// Whether chains have values of this dtype; those of 8 bytes are in wide chains.
 bool is_chained(DType dtype);
+inline bool is_wide(DType dtype) { return size_bytes(dtype) == 8; }
 
 /// How the elements of a value are computed in chains.
 struct Blocks {
@@ -19,7 +20,7 @@ struct Blocks {
   std::size_t count = 0;
   friend bool operator==(const Blocks&, const Blocks&) = default;
 };
-Blocks blocks_of(std::size_t size);
+Blocks blocks_of(std::size_t size, bool is_wide);
 
 /// Steps that follow each other, in one chain if there are blocks.
 struct Group {

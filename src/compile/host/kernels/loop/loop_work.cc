@@ -91,6 +91,7 @@ class Maker {
     program.num_registers = static_cast<int>(program_.registers.size());
     std::vector<std::size_t> steps;
     std::vector<int> outputs;
+    std::size_t most = 1;
     for (const std::size_t s : group.steps) {
       const Step& step = order_.steps[s];
       TileStep& added = program.steps.emplace_back();
@@ -99,6 +100,7 @@ class Maker {
       std::copy(step.inputs.begin(), step.inputs.end(), added.inputs);
       added.output = step.output();
       steps.push_back(steps.size());
+      most = std::max(most, memory_[step.output()].size);
       if (is_output_[at(step.output())]) outputs.push_back(step.output());
     }
     if (outputs.empty()) return;
@@ -110,8 +112,11 @@ class Maker {
       tiles::set_operands(used.places, chain.stages.data(), memory_[used.reg].operand());
     }
     for (const auto& places : chain.temporaries) {
-      std::byte* block = memory_.add_bytes(group.blocks.kernels->block * tiles::kMaxChainBytes);
+      std::byte* block = memory_.add_bytes(group.blocks.kernels->block_bytes());
       tiles::set_operands(places, chain.stages.data(), {.base = block, .mask = 0});
+    }
+    if (group.blocks.count == 1) {
+      for (Stage& stage : chain.stages) stage.num_wanted = most;
     }
     works.push_back(
         {.kind = Work::Kind::chain, .blocks = group.blocks, .stages = std::move(chain.stages)});
@@ -186,8 +191,8 @@ class Maker {
       works.push_back({.kind = Work::Kind::copies, .copies = {all}, .output = to});
       return;
     }
-    const Blocks blocks =
-        to.repeats != nullptr ? Blocks{.kernels = to.repeats, .count = 1} : blocks_of(to.size);
+    const Blocks blocks = to.repeats != nullptr ? Blocks{.kernels = to.repeats, .count = 1}
+                                                : blocks_of(to.size, is_wide(to.dtype));
     if (works.empty() || works.back().blocks != blocks) {
       works.push_back({.kind = Work::Kind::chain, .blocks = blocks, .stages = {Stage{}}});
       works.back().stages[0].function = blocks.kernels->end;

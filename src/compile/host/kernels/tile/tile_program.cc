@@ -59,7 +59,8 @@ class Runner {
  public:
   Runner(const Plan& plan, std::span<std::byte* const> buffers, Scratch& scratch)
       : plan_(plan), buffers_(buffers), scratch_(scratch), registers_(scratch.registers) {
-    block_bytes_ = plan.chain_kernels->block * kMaxChainBytes;
+    for (const Chain& chain : plan.chains)
+      block_bytes_ = std::max(block_bytes_, chain.kernels->block_bytes());
     const std::size_t slot_bytes = (plan.num_slots + 1) * plan.slot_bytes;
     const std::size_t lines = (slot_bytes + plan.num_blocks * block_bytes_) / sizeof(Line) + 1;
     if (scratch.slots.size() < lines) scratch.slots.resize(lines);
@@ -329,7 +330,7 @@ class Runner {
       if (used.is_stream) ask_for(used, stages[used.asking_stage]);
       if (used.is_row || (used.is_fixed && !is_first_)) continue;
       const TileInput& reg = registers_[at(used.reg)];
-      if (reg.is_scalar) repeat(used, reg.data, chain.first_block + i);
+      if (reg.is_scalar) repeat(chain, i, reg.data);
       const StageOperand operand =
           reg.is_scalar ? block_at(chain.first_block + i) : run_at(reg.data);
       set_operands(used.places, stages, operand);
@@ -341,7 +342,7 @@ class Runner {
         if (!used.is_row) continue;
         const TileInput& reg = registers_[at(used.reg)];
         const std::size_t offset = reg.is_scalar ? 0 : at(row) * size_bytes(used.dtype);
-        repeat(used, static_cast<const std::byte*>(reg.data) + offset, chain.first_block + i);
+        repeat(chain, i, static_cast<const std::byte*>(reg.data) + offset);
       }
       run_stages(chain, at(row * tile.columns), at(tile.columns));
     }
@@ -356,16 +357,17 @@ class Runner {
     scratch_.streams.push_back(base);
   }
 
-  // Fills a block with one element.
-  void repeat(const ChainRegister& used, const void* element, std::size_t number) const {
-    plan_.chain_kernels->repeat(used.dtype, static_cast<const std::byte*>(element), block(number));
+  // Fills the block of a register with one element.
+  void repeat(const Chain& chain, std::size_t i, const void* element) const {
+    chain.kernels->repeat(chain.registers[i].dtype, static_cast<const std::byte*>(element),
+                          block(chain.first_block + i));
   }
 
   void run_stages(const Chain& chain, std::size_t first, std::size_t n) {
     const Stage* stages = scratch_.stages.data() + chain.first_stage;
-    const std::size_t blocks = n / plan_.chain_kernels->block;
-    const std::size_t whole = blocks * plan_.chain_kernels->block;
-    if (blocks > 0) plan_.chain_kernels->run(stages, first, blocks);
+    const std::size_t blocks = n / chain.kernels->block;
+    const std::size_t whole = blocks * chain.kernels->block;
+    if (blocks > 0) chain.kernels->run(stages, first, blocks);
     if (whole < n) run_rest(chain, first + whole, n - whole);
   }
 
@@ -388,7 +390,7 @@ class Runner {
           if (!used.is_output) std::memcpy(block(number), from, bytes);
           set_operands(used.places, stages, block_at(number));
         });
-    plan_.chain_kernels->run(stages, 0, 1);
+    chain.kernels->run(stages, 0, 1);
     for_each_run([&](const auto& used, std::size_t number, std::byte* to, std::size_t bytes) {
       if (used.is_output) std::memcpy(to, block(number), bytes);
       set_operands(used.places, stages, run_at(registers_[at(used.reg)].data));
@@ -421,7 +423,7 @@ class Runner {
   std::span<std::byte* const> buffers_;
   Scratch& scratch_;
   std::vector<TileInput>& registers_;
-  std::size_t block_bytes_;
+  std::size_t block_bytes_ = 0;
   std::byte* blocks_;
   bool is_first_ = true;
 };

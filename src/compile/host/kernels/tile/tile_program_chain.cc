@@ -72,6 +72,7 @@ class ChainMaker {
       store(output);
     }
     add_stage(kernels_.end);
+    chain_.kernels = &kernels_;
     return std::move(chain_);
   }
 
@@ -94,7 +95,7 @@ class ChainMaker {
   void add_step(std::size_t position) {
     const TileStep& step = order_.step(position);
     const std::size_t given = handed_on_[position] == kNone ? 0 : handed_on_[position];
-    add_stage(kernels_.stage(*step.kernel, given));
+    add_stage(step.kernel->stages[kernels_.form.index()][given]);
     if (handed_on_[position] == kNone) read(step.inputs[0], kFrom);
     std::size_t other = kOthers;
     for (std::size_t k = 0; k < at(step.num_inputs); ++k) {

@@ -1,6 +1,7 @@
 // Turns steps of a tile program into a chain of stages, whose values stay in vector registers.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -29,6 +30,7 @@ struct ChainRegister {
 };
 
 struct Chain {
+  const ChainKernels* kernels = nullptr;
   std::vector<Stage> stages;  // their operands are set when the chain runs
   std::vector<ChainRegister> registers;
   std::vector<std::vector<StagePlace>> temporaries;  // one block each; who uses it
@@ -42,14 +44,26 @@ struct Chain {
 };
 
 /// The chains that take the least time for so many elements.
-inline const ChainKernels& chain_kernels_for(std::size_t size) {
+inline const ChainKernels& chain_kernels_for(std::size_t size, bool is_wide) {
   constexpr std::size_t kMostShortBlocks = 4;
-  const ChainKernels& of_few = short_chain_kernels();
-  return size <= kMostShortBlocks * of_few.block ? of_few : chain_kernels();
+  const ChainKernels& of_few = chain_kernels({.is_wide = is_wide, .is_short = true});
+  const bool are_few = size <= kMostShortBlocks * of_few.block;
+  return are_few ? of_few : chain_kernels({.is_wide = is_wide});
 }
 
-/// The largest element that a chain reads or writes.
-inline constexpr std::size_t kMaxChainBytes = 4;
+inline std::size_t num_blocks(std::size_t size, const ChainKernels& kernels) {
+  return (size + kernels.block - 1) / kernels.block;
+}
+
+/// How many elements the memory of `size` elements needs, of which chains read whole blocks.
+inline std::size_t padded_size(std::size_t size) {
+  std::size_t padded = 0;
+  for (const bool is_wide : {false, true}) {
+    const ChainKernels& kernels = chain_kernels_for(size, is_wide);
+    padded = std::max(padded, num_blocks(size, kernels) * kernels.block);
+  }
+  return padded;
+}
 
 inline void set_operands(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
   for (const StagePlace& place : places) {

@@ -104,28 +104,44 @@ class Planner {
     for (const TileStep& step : program_.steps) plan_.dtypes[at(step.output)] = step.out_dtype;
   }
 
-  // Steps on whole tiles go to chains, one chain per level, if their kernels have stages. A step
-  // that depends on a reduction of results of a chain, or on another step outside of chains that
-  // does, belongs to the next level. Steps on a single element, or on one element per row, are
-  // separate instructions.
+  // Steps on whole tiles go to chains if their kernels have stages: at each level there is one
+  // narrow chain and one wide one. A step that depends on a reduction of results of a chain, on
+  // another step outside of chains that does, or on a chain of the other width, belongs to the next
+  // level. Steps on a single element, or on one element per row, are separate instructions.
   void sort_steps() {
     level_.assign(num_registers_, 0);
     is_chained_.assign(num_registers_, false);
+    is_wide_.assign(num_registers_, false);
     for (const TileStep& step : program_.steps) {
       const auto inputs = inputs_of(step);
       const std::size_t output = at(step.output);
       is_uniform_[output] = step.kind == StepKind::map && !step.is_row &&
                             std::all_of(inputs.begin(), inputs.end(),
                                         [this](int reg) { return is_uniform_[at(reg)]; });
+      is_wide_[output] = step.kind == StepKind::map && is_wide(step);
       is_chained_[output] = step.kind == StepKind::map && !step.is_row && !is_uniform_[output] &&
-                            step.kernel->stages[0] != nullptr;
+                            step.kernel->is_stage(is_wide_[output]);
       for (const int reg : inputs) {
-        const bool is_next = is_chained_[at(reg)] && !is_chained_[output];
+        const bool is_next = is_chained_[at(reg)] && !are_together(at(reg), output);
         level_[output] = std::max(level_[output], level_[at(reg)] + (is_next ? 1 : 0));
       }
       num_levels_ = std::max(num_levels_, level_[output] + 1);
     }
     find_row_operands();
+  }
+
+  // Steps that may be in either chain go to that of their inputs.
+  bool is_wide(const TileStep& step) const {
+    if (!step.kernel->is_stage(true)) return false;
+    const auto is_input_wide = [&](int reg) { return is_chained_[at(reg)] && is_wide_[at(reg)]; };
+    const auto inputs = inputs_of(step);
+    return !step.kernel->is_stage(false) ||
+           std::any_of(inputs.begin(), inputs.end(), is_input_wide);
+  }
+
+  // Whether chains of the same width write both registers.
+  bool are_together(std::size_t a, std::size_t b) const {
+    return is_chained_[a] && is_chained_[b] && is_wide_[a] == is_wide_[b];
   }
 
   // Finds expanded registers that chains can read row by row, so that the expanded tile is never
@@ -146,12 +162,12 @@ class Planner {
 
   void order_instructions() {
     for (int level = 0; level < num_levels_; ++level) {
-      std::vector<std::size_t> chained;
+      std::vector<std::size_t> narrow, wide;
       for (std::size_t i = 0; i < program_.steps.size(); ++i) {
         const TileStep& step = program_.steps[i];
         if (level_[at(step.output)] != level || row_of_[at(step.output)] >= 0) continue;
         if (is_chained_[at(step.output)]) {
-          chained.push_back(i);
+          (is_wide_[at(step.output)] ? wide : narrow).push_back(i);
         } else {
           const auto inputs = inputs_of(step);
           add_instruction({.kind = Kind::step,
@@ -160,7 +176,8 @@ class Planner {
                            .targets = {{.reg = step.output}}});
         }
       }
-      if (!chained.empty()) add_chain(level, chained);
+      if (!narrow.empty()) add_chain(level, narrow);
+      if (!wide.empty()) add_chain(level, wide);
     }
     for (const int reg : kept_registers()) emit(reg);
   }
@@ -197,12 +214,13 @@ class Planner {
     add_instruction(std::move(instruction));
   }
 
-  // The results of a chain that stores or other instructions read.
+  // The results of a chain that stores or other instructions read. `steps` are all of its steps.
   std::vector<int> outputs_of(int level, const std::vector<std::size_t>& steps) const {
     std::vector<bool> is_output(num_registers_, false);
     for (const int reg : kept_registers()) is_output[at(reg)] = true;
     for (const TileStep& step : program_.steps) {
-      if (is_chained_[at(step.output)] && level_[at(step.output)] == level) continue;
+      const auto first = at(program_.steps[steps.front()].output);
+      if (level_[at(step.output)] == level && are_together(at(step.output), first)) continue;
       for (const int reg : inputs_of(step)) is_output[at(reg)] = true;
     }
     std::vector<int> outputs;
@@ -271,7 +289,10 @@ class Planner {
         late[at(target.reg)] =
             may_overwrite(program_.stores[at(target.store)].access, target.reg, is_read_after);
       }
-      add_chain(make_chain(order, plan_.dtypes, late, *plan_.chain_kernels), instruction);
+      const auto size = static_cast<std::size_t>(plan_.space.rows * plan_.space.columns);
+      const bool is_wide = order.size() > 0 && is_wide_[at(order.step(0).output)];
+      add_chain(make_chain(order, plan_.dtypes, late, chain_kernels_for(size, is_wide)),
+                instruction);
     }
   }
 
@@ -399,6 +420,7 @@ class Planner {
   // Per register:
   std::vector<bool> is_uniform_;       // a single element for the whole tile
   std::vector<bool> is_chained_;       // written by a chain
+  std::vector<bool> is_wide_;          // by a wide one
   std::vector<int> level_;             // of the chain that writes it, or the first that may read it
   std::vector<int> row_of_;            // the per-row register that chains read instead, or -1
   std::vector<std::size_t> last_use_;  // index of an instruction
@@ -418,7 +440,6 @@ Plan make_plan(TileProgram program, int num_workers) {
     plan.reducers.emplace_back(reduction.kind, reduction.cuts);
   }
   const std::int64_t size = plan.space.rows * plan.space.columns;
-  plan.chain_kernels = &chain_kernels_for(static_cast<std::size_t>(size));
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));

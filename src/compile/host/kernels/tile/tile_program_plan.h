@@ -53,7 +53,6 @@ struct Plan {
   std::size_t slot_bytes = 0;
   std::size_t num_stages = 0;
   std::size_t num_blocks = 0;
-  const ChainKernels* chain_kernels = nullptr;
   int num_parts = 1;
 };
 

@@ -16,7 +16,8 @@ std::size_t size_of(const Plan& plan) { return at(plan.space.rows * plan.space.c
 
 bool is_small(const Plan& plan) {
   const auto has_rows = [](const Chain& chain) { return chain.has_rows; };
-  return plan.space.num_tiles == 1 && size_of(plan) <= kMostBlocks * plan.chain_kernels->block &&
+  const std::size_t block = chain_kernels_for(size_of(plan), false).block;
+  return plan.space.num_tiles == 1 && size_of(plan) <= kMostBlocks * block &&
          std::none_of(plan.chains.begin(), plan.chains.end(), has_rows);
 }
 
@@ -28,12 +29,11 @@ class SmallProgram::Builder {
   Builder(const Plan& plan, SmallProgram& small)
       : plan_(plan), program_(plan.program), small_(small), homes_(plan.dtypes.size()) {
     small.tile_ = tile_at(plan.space, 0);
-    small.num_blocks_ = (size_of(plan) + plan.chain_kernels->block - 1) / plan.chain_kernels->block;
     small.stages_.resize(plan.num_stages);
   }
 
   void build() {
-    count_read_blocks();
+    count_repeated();
     for (std::size_t i = 0; i < plan_.constants.size(); ++i) {
       const Home home = define(program_.constants[i].reg, true);
       std::memcpy(home.data, &plan_.constants[i], home.element_bytes);
@@ -50,12 +50,15 @@ class SmallProgram::Builder {
 
  private:
   // Of scalars: chains read the same block for all elements, steps and expansions the element.
-  void count_read_blocks() {
-    num_read_blocks_.assign(homes_.size(), 0);
+  void count_repeated() {
+    repeated_.assign(homes_.size(), 0);
     for (const Chain& chain : plan_.chains) {
-      for (const ChainRegister& used : chain.registers) num_read_blocks_[at(used.reg)] = 1;
+      for (const ChainRegister& used : chain.registers) {
+        std::size_t& count = repeated_[at(used.reg)];
+        count = std::max(count, chain.kernels->block);
+      }
     }
-    const auto reads_all = [this](int reg) { num_read_blocks_[at(reg)] = small_.num_blocks_; };
+    const auto reads_all = [this](int reg) { repeated_[at(reg)] = padded_size(size_of(plan_)); };
     for (const auto& store : program_.stores) reads_all(store.reg);
     for (const auto& sum : program_.column_sums) reads_all(sum.reg);
     for (const TileStep& step : program_.steps) {
@@ -64,7 +67,7 @@ class SmallProgram::Builder {
   }
 
   std::byte* make_memory(std::size_t element_bytes) {
-    const std::size_t bytes = small_.num_blocks_ * plan_.chain_kernels->block * element_bytes;
+    const std::size_t bytes = padded_size(size_of(plan_)) * element_bytes;
     small_.memory_.push_back(std::make_unique<Line[]>((bytes + sizeof(Line) - 1) / sizeof(Line)));
     return small_.memory_.back()[0].bytes;
   }
@@ -74,7 +77,7 @@ class SmallProgram::Builder {
     homes_[at(reg)] = {.data = make_memory(bytes),
                        .element_bytes = bytes,
                        .is_scalar = is_scalar,
-                       .num_blocks = is_scalar ? num_read_blocks_[at(reg)] : 0};
+                       .repeated = is_scalar ? repeated_[at(reg)] : 0};
     return homes_[at(reg)];
   }
   Home home_of(int reg) const { return homes_[at(reg)]; }
@@ -165,7 +168,8 @@ class SmallProgram::Builder {
     for (const Target& target : instruction.targets) define(target.reg, false);
     Stage* stages = small_.stages_.data() + chain.first_stage;
     std::copy(chain.stages.begin(), chain.stages.end(), stages);
-    if (small_.num_blocks_ == 1) {
+    const std::size_t blocks = num_blocks(size_of(plan_), *chain.kernels);
+    if (blocks == 1) {
       for (std::size_t i = 0; i < chain.stages.size(); ++i) {
         stages[i].num_wanted = at(small_.tile_.size());
       }
@@ -176,9 +180,10 @@ class SmallProgram::Builder {
       set_operands(used.places, stages, {.base = home.data, .mask = mask});
     }
     for (const auto& places : chain.temporaries) {
-      set_operands(places, stages, {.base = make_memory(kMaxChainBytes), .mask = 0});
+      set_operands(places, stages, {.base = make_memory(sizeof(std::uint64_t)), .mask = 0});
     }
-    small_.work_.push_back({.kind = Kind::chain, .stages = stages});
+    small_.work_.push_back(
+        {.kind = Kind::chain, .chain = &chain, .stages = stages, .num_blocks = blocks});
   }
 
   void add_column_sums() {
@@ -199,8 +204,8 @@ class SmallProgram::Builder {
   const Plan& plan_;
   const TileProgram& program_;
   SmallProgram& small_;
-  std::vector<Home> homes_;                   // per register
-  std::vector<std::size_t> num_read_blocks_;  // per register
+  std::vector<Home> homes_;            // per register
+  std::vector<std::size_t> repeated_;  // per register
 };
 
 std::unique_ptr<SmallProgram> SmallProgram::make(const Plan& plan) {
@@ -221,7 +226,7 @@ void SmallProgram::run(std::span<std::byte* const> buffers) {
   for (const Transfer& from : loads_) load(from, buffers);
   for (const Work& work : work_) {
     if (work.kind == Kind::chain) {
-      plan_.chain_kernels->run(work.stages, 0, num_blocks_);
+      work.chain->kernels->run(work.stages, 0, work.num_blocks);
     } else if (work.kind == Kind::step) {
       step(work);
     } else {
@@ -278,18 +283,8 @@ void SmallProgram::sum_columns(std::span<std::byte* const> buffers) {
 }
 
 void SmallProgram::spread(const Home& home) const {
-  if (home.num_blocks == 0) return;
-  // Chains have no larger elements.
-  if (home.element_bytes > kMaxChainBytes) {
-    return fill(home.element_bytes, home.data, home.data, tile_.size());
-  }
-  const DType dtype = home.element_bytes == 1   ? DType::boolean
-                      : home.element_bytes == 2 ? DType::bf16
-                                                : DType::u32;
-  const std::size_t bytes = plan_.chain_kernels->block * home.element_bytes;
-  for (std::size_t i = 0; i < home.num_blocks; ++i) {
-    plan_.chain_kernels->repeat(dtype, home.data, home.data + i * bytes);
-  }
+  if (home.repeated == 0) return;
+  fill(home.element_bytes, home.data, home.data, static_cast<std::int64_t>(home.repeated));
 }
 
 void SmallProgram::step(const Work& work) const {

@@ -32,8 +32,8 @@ class SmallProgram {
   struct Home {
     std::byte* data = nullptr;
     std::size_t element_bytes = 0;
-    bool is_scalar = false;      // one element for the whole tile
-    std::size_t num_blocks = 0;  // that are filled with the element of a scalar
+    bool is_scalar = false;    // one element for the whole tile
+    std::size_t repeated = 0;  // how often memory has the element of a scalar; 0: once
   };
 
   /// The values of a linear function in the tile: rows that begin at `starts`, or one value.
@@ -74,7 +74,9 @@ class SmallProgram {
   struct Work {
     Kind kind;
     std::size_t source = 0;  // as in Instruction
+    const Chain* chain = nullptr;
     const Stage* stages = nullptr;
+    std::size_t num_blocks = 0;
     TileInput inputs[3] = {};
     Lines lines = {};  // of random bits
     Home output = {};
@@ -95,7 +97,6 @@ class SmallProgram {
 
   const Plan& plan_;
   Tile tile_ = {};
-  std::size_t num_blocks_ = 0;
   std::vector<Transfer> loads_;
   std::vector<Work> work_;
   std::vector<Transfer> stores_;
