@@ -204,13 +204,15 @@ class Planner {
   }
 
   void add_chain(int level, const std::vector<std::size_t>& steps) {
-    orders_.emplace_back(program_, steps, outputs_of(level, steps));
+    const std::vector<int> outputs = outputs_of(level, steps);
+    if (outputs.empty()) return;
+    orders_.emplace_back(program_, steps, outputs);
     Instruction instruction{
         .kind = Kind::chain, .source = orders_.size() - 1, .inputs = {}, .targets = {}};
     for (const int reg : orders_.back().inputs()) {
       instruction.inputs.push_back(row_of_[at(reg)] >= 0 ? row_of_[at(reg)] : reg);
     }
-    for (const int reg : orders_.back().outputs()) instruction.targets.push_back({.reg = reg});
+    for (const int reg : outputs) instruction.targets.push_back({.reg = reg});
     add_instruction(std::move(instruction));
   }
 
@@ -290,7 +292,7 @@ class Planner {
             may_overwrite(program_.stores[at(target.store)].access, target.reg, is_read_after);
       }
       const auto size = static_cast<std::size_t>(plan_.space.rows * plan_.space.columns);
-      const bool is_wide = order.size() > 0 && is_wide_[at(order.step(0).output)];
+      const bool is_wide = is_wide_[at(instruction.targets.front().reg)];
       add_chain(make_chain(order, plan_.dtypes, late, chain_kernels_for(size, is_wide)),
                 instruction);
     }

@@ -44,12 +44,15 @@ std::uint64_t word_of(T value) {
 
 std::uint64_t number(std::int64_t value, DType dtype) {
   if (dtype == DType::f32) return word_of(static_cast<float>(value));
+  if (dtype == DType::f64) return word_of(static_cast<double>(value));
+  if (dtype == DType::i64) return word_of(value);
   return dtype == DType::boolean ? word_of(static_cast<std::uint8_t>(value != 0))
                                  : word_of(static_cast<std::uint32_t>(value));
 }
 
 std::uint64_t number(double value, DType dtype) {
   if (dtype == DType::f32) return word_of(static_cast<float>(value));
+  if (dtype == DType::f64) return word_of(value);
   const bool is_too_low = dtype == DType::u32 && value < 0;  // saturates
   return number(is_too_low ? 0 : static_cast<std::int64_t>(value), dtype);
 }
@@ -220,8 +223,13 @@ class RandomProgram {
     return extents;
   }
   DType some_dtype() {
-    static const DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::i32, DType::boolean};
-    return kTypes[at(pick(5))];
+    static const DType kTypes[] = {DType::f32, DType::f32, DType::f64,    DType::i32,
+                                   DType::i64, DType::f32, DType::boolean};
+    return kTypes[at(pick(7))];
+  }
+  DType some_number() {
+    static const DType kTypes[] = {DType::f32, DType::f64, DType::i32, DType::i64};
+    return kTypes[at(pick(4))];
   }
   // Strides that are dense, permuted, broadcast, reversed or padded.
   Strides some_strides() {
@@ -249,7 +257,7 @@ class RandomProgram {
     return strides;
   }
   void add_iota() {
-    const DType dtype = pick(2) ? DType::f32 : DType::i32;
+    const DType dtype = some_number();
     Strides coefficients = b_.p.extents;
     for (std::int64_t& c : coefficients) c = pick(3) - 1;
     b_.p.iotas.push_back({b_.new_register(dtype), pick(50), std::move(coefficients), dtype});
@@ -271,8 +279,8 @@ class RandomProgram {
     return b_.step(kernel.c_str(), {reg}, dtype);
   }
   void add_step() {
-    const DType dtype = pick(3) ? DType::f32 : DType::i32;
-    switch (pick(6)) {
+    const DType dtype = some_number();
+    switch (pick(7)) {
       case 0:
         return ready_.push_back(b_.step("neg", {as(dtype)}, dtype));
       case 1:
@@ -284,6 +292,9 @@ class RandomProgram {
       case 4:
         return ready_.push_back(
             b_.step("select", {as(DType::boolean), as(dtype), as(dtype)}, dtype));
+      case 5:
+        return ready_.push_back(
+            b_.step("and", {as(DType::boolean), as(DType::boolean)}, DType::boolean));
       default:
         return ready_.push_back(b_.step("sub", {as(dtype), as(dtype)}, dtype));
     }
