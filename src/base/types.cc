@@ -5,6 +5,8 @@
 #include <tessera/error.h>
 #include <tessera/types.h>
 
+#include "base/odd_float.h"
+
 namespace tessera {
 
 namespace {
@@ -36,16 +38,6 @@ const DTypeInfo& info(DType dtype) {
   return kInfo[static_cast<std::size_t>(dtype)];
 }
 
-/// The float next to x whose last bit is 1, unless x is a float. It lies on the same side of every
-/// narrower number, and of every midpoint between two, as x does.
-std::uint32_t odd_float_bits(double x) {
-  auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
-  const double near = static_cast<double>(std::bit_cast<float>(bits));
-  if (std::abs(near) > std::abs(x)) --bits;
-  if (near != x) bits |= 1U;
-  return bits;
-}
-
 /// The f16 number next to a float; ties to even.
 std::uint16_t half_of(std::uint32_t bits) {
   const std::uint32_t sign = bits >> 16 & 0x8000U;
@@ -70,9 +62,9 @@ std::uint16_t half_of(std::uint32_t bits) {
 
 }  // namespace
 
-bfloat16::bfloat16(double x) : bits_(rounded(odd_float_bits(x))) {}
+bfloat16::bfloat16(double x) : bfloat16(odd_float(x)) {}
 float16::float16(float x) : bits_(half_of(std::bit_cast<std::uint32_t>(x))) {}
-float16::float16(double x) : bits_(half_of(odd_float_bits(x))) {}
+float16::float16(double x) : float16(odd_float(x)) {}
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }

@@ -113,7 +113,7 @@ class GemmKernel final : public run::Kernel {
 };
 
 /// Products in another way: of vectors, by channel, or of operands that are gathered.
-template <class Products, class Element = float>
+template <class Products, class Element = float, class Sum = float>
 class ProductsKernel final : public run::Kernel {
  public:
   ProductsKernel(Products products, const Operands& operands)
@@ -125,7 +125,7 @@ class ProductsKernel final : public run::Kernel {
   void run(std::span<std::byte* const> buffers, int part) const override {
     products_.run(reinterpret_cast<const Element*>(buffers[0]) + operands_.a_offset,
                   reinterpret_cast<const Element*>(buffers[1]) + operands_.b_offset,
-                  reinterpret_cast<float*>(buffers[2]), part);
+                  reinterpret_cast<Sum*>(buffers[2]), part);
   }
 
  private:
@@ -263,6 +263,11 @@ class SeveralKernels final : public run::Kernel {
 std::shared_ptr<const run::Kernel> contraction_kernel(std::vector<kernels::GemmProblem> problems,
                                                       const Operands& operands) {
   if (!kernels::DotPlan::takes(operands.dtype)) return gemm_kernel(std::move(problems), operands);
+  if (operands.dtype == DType::f64) {
+    if (auto products = kernels::VectorProducts::of(problems, operands.num_workers))
+      return std::make_shared<ProductsKernel<kernels::VectorProducts, double, double>>(
+          std::move(*products), operands);
+  }
   std::vector<std::shared_ptr<const run::Kernel>> list;
   for (kernels::GemmProblem& problem : problems)
     list.push_back(std::make_shared<DotKernel>(std::move(problem), operands));

@@ -8,6 +8,8 @@
 
 #include <tessera/types.h>
 
+#include "base/odd_float.h"
+
 namespace tessera::ops {
 
 /// An integer as a double that lies on the same side of every half-precision number, and of every
@@ -51,9 +53,9 @@ To convert_value(From x) {
   } else if constexpr (detail::kIsHalf<From>) {
     return convert_value<To>(static_cast<float>(x));
   } else if constexpr (detail::kIsHalf<To> && std::is_integral_v<From>) {
-    return To(sided_double(x));
+    return To(odd_float(sided_double(x)));
   } else if constexpr (detail::kIsHalf<To>) {
-    return To(static_cast<double>(x));
+    return To(odd_float(static_cast<double>(x)));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

@@ -115,8 +115,9 @@ class RandomBody {
       return b_.emit(random_.choose(std::vector<std::string>{"tanh", "abs", "log", "sin", "neg"}),
                      {}, {x});
     }
-    return b_.emit(random_.choose(std::vector<std::string>{"add", "sub", "mul", "max"}), {},
-                   {x, y});
+    return b_.emit(
+        random_.choose(std::vector<std::string>{"add", "sub", "mul", "max", "div", "rem"}), {},
+        {x, y});
   }
 
   ValueId moved(ValueId x) {

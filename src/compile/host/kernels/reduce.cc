@@ -147,11 +147,17 @@ void run_each(const ReduceProblem& p, const T* in, T* out, std::int64_t begin, s
   }
 }
 
+bool has_short_sums(const ReduceProblem& p) {
+  const std::int64_t terms = num_elements(p.reduced_extents);
+  return p.kind == ReduceKind::sum && p.dtype == DType::f64 && !p.reduced_extents.empty() &&
+         terms > 0 && terms <= kMostShortTerms;
+}
+
 /// Whether a sum has adjacent terms, in rows that the vector loops can add up.
 bool is_rowwise(const ReduceProblem& p) {
-  return p.kind == ReduceKind::sum && p.dtype == DType::f32 && p.lanes16 &&
-         !p.reduced_strides.empty() && p.reduced_strides.back() == 1 &&
-         p.reduced_strides.size() <= 2;
+  const bool is_taken = p.dtype == DType::f32 || (p.dtype == DType::f64 && !has_short_sums(p));
+  return p.kind == ReduceKind::sum && is_taken && p.lanes16 && !p.reduced_strides.empty() &&
+         p.reduced_strides.back() == 1 && p.reduced_strides.size() <= 2;
 }
 
 std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
@@ -227,12 +233,6 @@ ShortRowSum short_sum(ReduceProblem p) {
   return sum;
 }
 
-bool has_short_sums(const ReduceProblem& p) {
-  const std::int64_t terms = num_elements(p.reduced_extents);
-  return p.kind == ReduceKind::sum && p.dtype == DType::f64 && !p.reduced_extents.empty() &&
-         terms > 0 && terms <= kMostShortTerms;
-}
-
 /// Where the terms of a result are.
 std::vector<std::int64_t> term_offsets(const ReduceProblem& p) {
   std::vector<std::int64_t> offsets;
@@ -271,32 +271,35 @@ void run_short(const ReduceProblem& p, const ShortRowSum& sum, const double* in,
 }
 
 /// Sums rows. Grain sums are collected, so that the trees of many rows can be added up at once.
-void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows& rows, float* to) {
-  // Of few rows, a block would be all but empty.
-  constexpr std::int64_t kManyRows = 16;
-  if (sum.of_short.length > 0 && rows.rows >= kManyRows)
-    return sum_short_rows(rows, sum.of_short, to);
+template <typename T>
+void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows<T>& rows, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Of few rows, a block would be all but empty.
+    constexpr std::int64_t kManyRows = 16;
+    if (sum.of_short.length > 0 && rows.rows >= kManyRows)
+      return sum_short_rows(rows, sum.of_short, to);
+  }
   const std::span<const LeafRuns> leaves = sum.leaves;
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());
   if (num_leaves <= 1) {
     if (num_leaves == 1) return sum_leaves(rows, leaves, run_stride, to);
-    std::fill_n(to, rows.rows, 0.0F);
+    std::fill_n(to, rows.rows, T{0});
     return;
   }
-  thread_local std::vector<float> waiting;
+  thread_local std::vector<T> waiting;
   const std::int64_t step = std::max<std::int64_t>(kWaitingLeaves / num_leaves, 1);
   waiting.resize(static_cast<std::size_t>(step * num_leaves));
   for (std::int64_t row = 0; row < rows.rows; row += step) {
-    const ReduceRows some = {.from = rows.from + row * rows.row_stride,
-                             .rows = std::min(step, rows.rows - row),
-                             .row_stride = rows.row_stride};
+    const ReduceRows<T> some = {.from = rows.from + row * rows.row_stride,
+                                .rows = std::min(step, rows.rows - row),
+                                .row_stride = rows.row_stride};
     sum_leaves(some, leaves, run_stride, waiting.data());
     if (std::has_single_bit(leaves.size())) {
       add_leaf_pairs(waiting.data(), some.rows, num_leaves, to + row);
       continue;
     }
     for (std::int64_t i = 0; i < some.rows; ++i) {
-      SmallTree<float> tree;
+      SmallTree<T> tree;
       for (std::int64_t leaf = 0; leaf < num_leaves; ++leaf) {
         tree.push(waiting[static_cast<std::size_t>(i * num_leaves + leaf)]);
       }
@@ -306,13 +309,14 @@ void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows& rows
 }
 
 /// Sums all neighbouring rows along the last kept dimension in one call.
-void run_rows(const ReduceProblem& p, const RowSum& sum, const float* in, float* out,
-              std::int64_t begin, std::int64_t end) {
+template <typename T>
+void run_rows(const ReduceProblem& p, const RowSum& sum, const T* in, T* out, std::int64_t begin,
+              std::int64_t end) {
   const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();
   while (begin < end) {
-    const ReduceRows rows = {.from = in + kept_offset(p, begin),
-                             .rows = std::min(end - begin, last - begin % last),
-                             .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
+    const ReduceRows<T> rows = {.from = in + kept_offset(p, begin),
+                                .rows = std::min(end - begin, last - begin % last),
+                                .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
     sum_rows(sum, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
     begin += rows.rows;
   }
@@ -331,7 +335,7 @@ RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
 
 void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
   if (kind_ == ReduceKind::sum) {
-    return sum_rows(sum_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
+    return sum_rows<float>(sum_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
   }
   std::fill_n(to, rows, identity_of<float>(kind_));
   join_rows({kind_, DType::f32},
@@ -361,15 +365,14 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
 
 std::int64_t ReducePlan::scratch_bytes() const {
   if (any_order_ != nullptr) return any_order_->scratch_bytes();
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
-  return columns_ == nullptr ? 0 : columns_->scratch_floats() * kBytes;
+  return columns_ == nullptr ? 0 : columns_->scratch_bytes();
 }
 
 void ReducePlan::join(void* scratch, void* output) const {
   if (any_order_ != nullptr) {
     return any_order_->join(static_cast<std::byte*>(scratch), static_cast<std::byte*>(output));
   }
-  columns_->join(static_cast<float*>(scratch), static_cast<float*>(output));
+  columns_->join(scratch, output);
 }
 
 void ReducePlan::run(const void* input, void* output, void* scratch, int part) const {
@@ -378,8 +381,7 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
                            static_cast<std::byte*>(scratch), part);
   }
   if (columns_ != nullptr) {
-    return columns_->run(static_cast<const float*>(input), static_cast<float*>(output),
-                         static_cast<float*>(scratch), part);
+    return columns_->run(input, output, scratch, part);
   }
   const ReduceProblem& p = problem_;
   const std::int64_t begin = num_outputs_ * part / num_parts_;
@@ -389,8 +391,11 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
     run_each(p, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
   };
   if (is_rowwise(p)) {
-    run_rows(p, rows_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
-    return;
+    const auto run_as = [&](auto zero) {
+      using T = decltype(zero);
+      run_rows(p, rows_, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
+    };
+    return p.dtype == DType::f64 ? run_as(double{}) : run_as(float{});
   }
   if (has_short_sums(p)) {
     return run_short(p, rows_.of_short, static_cast<const double*>(input),

@@ -18,35 +18,38 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Columns = hn::CappedTag<float, 16>;
-constexpr std::int64_t kWide = HWY_MIN(hn::MaxLanes(Columns()), 16);
-constexpr std::int64_t kLine = 16;         // floats of a cache line
-constexpr std::int64_t kAhead = 4 * 1024;  // distance in floats between reads and prefetches
+template <typename T>
+using Columns = hn::CappedTag<T, 16>;
+template <typename T>
+constexpr std::int64_t kWide = HWY_MIN(hn::MaxLanes(Columns<T>()), 16);
+constexpr std::int64_t kAheadBytes = 16 * 1024;  // between reads and prefetches
 
 /// Prefetches memory in order, whatever the order of the loops. Processors predict several streams
 /// less well than one.
+template <typename T>
 class Ahead {
  public:
   /// nullptr: prefetches nothing.
-  explicit Ahead(const float* from) : at_(from) {}
+  explicit Ahead(const T* from) : at_(from) {}
   HWY_INLINE void Fetch(std::int64_t count) {
+    constexpr std::int64_t kLine = 64 / sizeof(T);
     if (at_ == nullptr) return;
     for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(at_ + i);
     at_ += count;
   }
 
  private:
-  const float* at_;
+  const T* at_;
 };
 
 /// Adds kRows rows in one pass over the sums.
-template <std::int64_t kRows>
-HWY_INLINE void AddSomeRows(const float* from, std::int64_t stride, std::int64_t columns,
-                            float* sum, Ahead& ahead) {
-  const Columns d;
+template <std::int64_t kRows, typename T>
+HWY_INLINE void AddSomeRows(const T* from, std::int64_t stride, std::int64_t columns, T* sum,
+                            Ahead<T>& ahead) {
+  const Columns<T> d;
   std::int64_t c = 0;
-  for (; c + kWide <= columns; c += kWide) {
-    ahead.Fetch(kRows * kWide);
+  for (; c + kWide<T> <= columns; c += kWide<T>) {
+    ahead.Fetch(kRows * kWide<T>);
     auto x = hn::LoadU(d, sum + c);
     for (std::int64_t r = 0; r < kRows; ++r) x = hn::Add(x, hn::LoadU(d, from + r * stride + c));
     hn::StoreU(x, d, sum + c);
@@ -57,8 +60,9 @@ HWY_INLINE void AddSomeRows(const float* from, std::int64_t stride, std::int64_t
   }
 }
 
-HWY_INLINE void AddRows(const float* from, std::int64_t rows, const ColumnRuns& all, float* sum,
-                        Ahead& ahead) {
+template <typename T>
+HWY_INLINE void AddRows(const T* from, std::int64_t rows, const ColumnRuns& all, T* sum,
+                        Ahead<T>& ahead) {
   constexpr std::int64_t kRows = 4;
   const auto at = [&](std::int64_t row) { return from + row * all.row_stride; };
   std::int64_t row = 0;
@@ -83,7 +87,7 @@ HWY_INLINE SquareRow AddSquare(SquareRow sums, std::int64_t count, Load load) {
 /// For terms of a sum that are adjacent in memory: each column is a line, and the terms of a run
 /// follow each other in it.
 HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, const ColumnRuns& all,
-                         float* sums, Ahead& ahead) {
+                         float* sums, Ahead<float>& ahead) {
   const Square d;
   const std::int64_t stride = all.column_stride;
   std::int64_t c = 0;
@@ -127,27 +131,30 @@ inline std::size_t NumContinued(std::span<const ColumnRun> runs) {
 }
 
 /// For runs of rows of kVectors whole vectors: the sums of a run stay in registers.
-template <std::int64_t kVectors>
-HWY_INLINE void AddNarrowRuns(const float* HWY_RESTRICT from, const ColumnRuns& all,
-                              float* HWY_RESTRICT sums) {
-  const Columns d;
+template <std::int64_t kVectors, typename T>
+HWY_INLINE void AddNarrowRuns(const T* HWY_RESTRICT from, const ColumnRuns& all,
+                              T* HWY_RESTRICT sums) {
+  const Columns<T> d;
   for (const ColumnRun& run : all.runs) {
-    const float* HWY_RESTRICT row = from + run.from;
-    hn::Vec<Columns> sum[static_cast<std::size_t>(kVectors)];
-    for (std::int64_t v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, sums + run.sums + v * kWide);
+    const T* HWY_RESTRICT row = from + run.from;
+    hn::Vec<Columns<T>> sum[static_cast<std::size_t>(kVectors)];
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      sum[v] = hn::LoadU(d, sums + run.sums + v * kWide<T>);
     for (std::int64_t r = 0; r < run.rows; ++r, row += all.row_stride) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kWide));
+        sum[v] = hn::Add(sum[v], hn::LoadU(d, row + v * kWide<T>));
       }
     }
-    for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, sums + run.sums + v * kWide);
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      hn::StoreU(sum[v], d, sums + run.sums + v * kWide<T>);
   }
 }
 
 /// Returns false if the rows are not of a few whole vectors.
-HWY_INLINE bool AddNarrow(const float* from, const ColumnRuns& all, float* sums) {
-  if (all.column_stride != 1 || all.columns % kWide != 0) return false;
-  switch (all.columns / kWide) {
+template <typename T>
+HWY_INLINE bool AddNarrow(const T* from, const ColumnRuns& all, T* sums) {
+  if (all.column_stride != 1 || all.columns % kWide<T> != 0) return false;
+  switch (all.columns / kWide<T>) {
     case 1:
       AddNarrowRuns<1>(from, all, sums);
       return true;
@@ -165,28 +172,43 @@ HWY_INLINE bool AddNarrow(const float* from, const ColumnRuns& all, float* sums)
   }
 }
 
-void AddColumnRuns(const float* from, const ColumnRuns& all, float* sums) {
+template <typename T>
+HWY_INLINE void AddColumnRunsOf(const T* from, const ColumnRuns& all, T* sums) {
   for (std::int64_t i = 0; i < all.repeats; ++i, from += all.repeat_stride) {
     if (!all.is_dense && AddNarrow(from, all, sums)) continue;
-    Ahead ahead(all.is_dense ? from + all.runs.front().from + kAhead : nullptr);
-    if (all.column_stride == 1) {
+    constexpr std::int64_t kAhead = kAheadBytes / sizeof(T);
+    Ahead<T> ahead(all.is_dense ? from + all.runs.front().from + kAhead : nullptr);
+    if (std::is_same_v<T, double> || all.column_stride == 1) {
       for (const ColumnRun& run : all.runs) {
         AddRows(from + run.from, run.rows, all, sums + run.sums, ahead);
       }
       continue;
     }
-    for (std::span<const ColumnRun> rest = all.runs; !rest.empty();) {
-      const std::size_t count = NumContinued(rest);
-      AddLines(from, rest.first(count), all, sums, ahead);
-      rest = rest.subspan(count);
+    if constexpr (std::is_same_v<T, float>) {
+      for (std::span<const ColumnRun> rest = all.runs; !rest.empty();) {
+        const std::size_t count = NumContinued(rest);
+        AddLines(from, rest.first(count), all, sums, ahead);
+        rest = rest.subspan(count);
+      }
     }
   }
 }
 
-void AddRow(float* a, const float* b, std::int64_t count) {
-  Ahead ahead(nullptr);
+void AddColumnRuns(const float* from, const ColumnRuns& all, float* sums) {
+  AddColumnRunsOf(from, all, sums);
+}
+void AddWideColumnRuns(const double* from, const ColumnRuns& all, double* sums) {
+  AddColumnRunsOf(from, all, sums);
+}
+
+template <typename T>
+HWY_INLINE void AddRowOf(T* a, const T* b, std::int64_t count) {
+  Ahead<T> ahead(nullptr);
   AddSomeRows<1>(b, 0, count, a, ahead);
 }
+
+void AddRow(float* a, const float* b, std::int64_t count) { AddRowOf(a, b, count); }
+void AddWideRow(double* a, const double* b, std::int64_t count) { AddRowOf(a, b, count); }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -18,13 +18,12 @@ std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
 }
 
 /// The sums of a block stay in L2 while the rows of the operand pass through it.
-std::int64_t most_floats_in(const CacheSizes& caches) {
-  return caches.l2 / 4 / static_cast<std::int64_t>(sizeof(float));
+std::int64_t most_sums_in(const CacheSizes& caches, DType dtype) {
+  return caches.l2 / 4 / static_cast<std::int64_t>(size_bytes(dtype));
 }
 
-}  // namespace
-
-void add_tree(float* rows, std::int64_t count, std::int64_t length) {
+template <typename T>
+void add_tree_of(T* rows, std::int64_t count, std::int64_t length) {
   for (std::int64_t step = 1; step < count; step *= 2) {
     for (std::int64_t i = 0; i + step < count; i += 2 * step) {
       add_row(rows + i * length, rows + (i + step) * length, length);
@@ -32,15 +31,24 @@ void add_tree(float* rows, std::int64_t count, std::int64_t length) {
   }
 }
 
+}  // namespace
+
+void add_tree(float* rows, std::int64_t count, std::int64_t length) {
+  add_tree_of(rows, count, length);
+}
+void add_tree(double* rows, std::int64_t count, std::int64_t length) {
+  add_tree_of(rows, count, length);
+}
+
 bool ColumnSums::takes(const ReduceProblem& problem) {
-  if (problem.kind != ReduceKind::sum || problem.dtype != DType::f32 || problem.lanes16) {
-    return false;
-  }
+  const bool is_wide = problem.dtype == DType::f64;
+  const bool is_taken = is_wide || problem.dtype == DType::f32;
+  if (problem.kind != ReduceKind::sum || !is_taken || problem.lanes16) return false;
   ReduceProblem p = problem;
   merge_dims(p.kept_extents, p.kept_strides);
   if (p.kept_extents.empty() || num_elements(p.kept_extents) == 0) return false;
   if (p.reduced_extents.empty() || num_elements(p.reduced_extents) == 0) return false;
-  return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
+  return p.kept_strides.back() == 1 || (!is_wide && p.reduced_strides.back() == 1);
 }
 
 ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers, const CacheSizes& caches)
@@ -56,7 +64,7 @@ ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers, const Cach
   nodes_ = std::has_single_bit(static_cast<std::uint64_t>(inner_leaves_)) ? 1 : inner_leaves_;
   columns_ = problem_.kept_extents.back();
   num_rows_ = num_elements(problem_.kept_extents) / columns_;
-  const std::int64_t most_sums = std::min(kMostSums, most_floats_in(caches));
+  const std::int64_t most_sums = std::min(kMostSums, most_sums_in(caches, problem.dtype));
   block_columns_ = std::clamp(most_sums / inner_leaves_ / kMinColumns * kMinColumns,
                               std::min(kMinColumns, columns_), columns_);
   const std::int64_t terms = num_results() * num_elements(extents);
@@ -77,8 +85,9 @@ ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers, const Cach
   num_parts_ = static_cast<int>(std::min(most_parts, splits_leaves_ ? num_leaves() : num_blocks_));
 }
 
-std::int64_t ColumnSums::scratch_floats() const {
-  return splits_leaves_ ? num_leaves() * nodes_ * num_results() : 0;
+std::int64_t ColumnSums::scratch_bytes() const {
+  const auto size = static_cast<std::int64_t>(size_bytes(problem_.dtype));
+  return splits_leaves_ ? num_leaves() * nodes_ * num_results() * size : 0;
 }
 
 ColumnSums::Block ColumnSums::block(std::int64_t number) const {
@@ -163,13 +172,14 @@ ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
 
 /// Computes the nodes of the grains [first, end) of the first reduced dimension. They are written
 /// to rows of `to` that are `stride` apart.
-void ColumnSums::sum_leaves(const float* in, const Block& block, std::int64_t first,
-                            std::int64_t end, float* to, std::int64_t stride) const {
-  thread_local std::vector<float> sums;
+template <typename T>
+void ColumnSums::sum_leaves(const T* in, const Block& block, std::int64_t first, std::int64_t end,
+                            T* to, std::int64_t stride) const {
+  thread_local std::vector<T> sums;
   sums.resize(static_cast<std::size_t>(inner_leaves_ * block.count));
   std::vector<ColumnRun> runs = runs_of(block);
   for (std::int64_t leaf = first; leaf < end; ++leaf) {
-    std::fill(sums.begin(), sums.end(), 0.0F);
+    std::fill(sums.begin(), sums.end(), T{0});
     add_column_runs(in + cuts_[static_cast<std::size_t>(leaf)] * problem_.reduced_strides[0],
                     leaf_of(leaf, block, runs), sums.data());
     if (nodes_ == 1) add_tree(sums.data(), inner_leaves_, block.count);
@@ -179,7 +189,8 @@ void ColumnSums::sum_leaves(const float* in, const Block& block, std::int64_t fi
   }
 }
 
-void ColumnSums::run(const float* in, float* out, float* scratch, int part) const {
+template <typename T>
+void ColumnSums::run_as(const T* in, T* out, T* scratch, int part) const {
   const std::int64_t rows = num_leaves() * nodes_;
   if (splits_leaves_) {
     const std::int64_t first = num_leaves() * part / num_parts_;
@@ -191,7 +202,7 @@ void ColumnSums::run(const float* in, float* out, float* scratch, int part) cons
     }
     return;
   }
-  thread_local std::vector<float> nodes;
+  thread_local std::vector<T> nodes;
   const std::int64_t end = num_blocks_ * (part + 1) / num_parts_;
   for (std::int64_t number = num_blocks_ * part / num_parts_; number < end; ++number) {
     const Block here = block(number);
@@ -202,9 +213,24 @@ void ColumnSums::run(const float* in, float* out, float* scratch, int part) cons
   }
 }
 
-void ColumnSums::join(float* scratch, float* out) const {
+template <typename T>
+void ColumnSums::join_as(T* scratch, T* out) const {
   add_tree(scratch, num_leaves() * nodes_, num_results());
   std::copy_n(scratch, num_results(), out);
+}
+
+void ColumnSums::run(const void* in, void* out, void* scratch, int part) const {
+  const auto run_on = [&](auto zero) {
+    using T = decltype(zero);
+    run_as(static_cast<const T*>(in), static_cast<T*>(out), static_cast<T*>(scratch), part);
+  };
+  problem_.dtype == DType::f64 ? run_on(double{}) : run_on(float{});
+}
+
+void ColumnSums::join(void* scratch, void* out) const {
+  if (problem_.dtype == DType::f64)
+    return join_as(static_cast<double*>(scratch), static_cast<double*>(out));
+  join_as(static_cast<float*>(scratch), static_cast<float*>(out));
 }
 
 }  // namespace tessera::kernels

@@ -9,7 +9,8 @@
 
 namespace tessera::kernels {
 
-/// Sums of f32 without lanes16, where the last kept dimension or the last reduced one has stride 1.
+/// Sums of floats without lanes16, where the last kept dimension has stride 1, or the last reduced
+/// one of f32.
 ///
 /// The operand is read in memory order: all sums that belong to one grain of the first reduced
 /// dimension are computed at once. If the first dimension has several grains, each part takes some
@@ -22,9 +23,9 @@ class ColumnSums {
   int num_parts() const { return num_parts_; }
   /// The size of the memory that all parts and join() share. 0: the parts write the results
   /// themselves.
-  std::int64_t scratch_floats() const;
-  void run(const float* in, float* out, float* scratch, int part) const;
-  void join(float* scratch, float* out) const;
+  std::int64_t scratch_bytes() const;
+  void run(const void* in, void* out, void* scratch, int part) const;
+  void join(void* scratch, void* out) const;
 
  private:
   /// A range of results: some whole rows of the last kept dimension, or a piece of one row.
@@ -39,8 +40,13 @@ class ColumnSums {
   ColumnRuns leaf_of(std::int64_t leaf, const Block& block, std::vector<ColumnRun>& runs) const;
   void add_inner(std::int64_t row, std::int64_t from, const Block& block,
                  std::vector<ColumnRun>& runs) const;
-  void sum_leaves(const float* in, const Block& block, std::int64_t first, std::int64_t end,
-                  float* to, std::int64_t stride) const;
+  template <typename T>
+  void sum_leaves(const T* in, const Block& block, std::int64_t first, std::int64_t end, T* to,
+                  std::int64_t stride) const;
+  template <typename T>
+  void run_as(const T* in, T* out, T* scratch, int part) const;
+  template <typename T>
+  void join_as(T* scratch, T* out) const;
 
   ReduceProblem problem_;           // with kept dimensions merged
   std::vector<std::int64_t> cuts_;  // of the first reduced dimension

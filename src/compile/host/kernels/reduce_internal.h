@@ -17,8 +17,9 @@ std::string_view instruction_set();
 inline constexpr std::int64_t kMostShortTerms = 64;
 
 /// Rows to reduce, all with the same layout.
+template <typename T>
 struct ReduceRows {
-  const float* from;
+  const T* from;
   std::int64_t rows;
   std::int64_t row_stride;
 };
@@ -26,12 +27,15 @@ struct ReduceRows {
 // Chosen at run time for this machine; see reduce_rows-inl.h.
 
 /// The sums of all grains with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
-void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
-                float* to);
+void sum_leaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
+                std::int64_t run_stride, float* to);
+void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
+                std::int64_t run_stride, double* to);
 /// The sums of short rows.
-void sum_short_rows(const ReduceRows& rows, const ShortRowSum& sum, float* to);
+void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
+void add_leaf_pairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to);
 /// The offset of the first term of a result.
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
 /// Merges dimensions, outermost first, that follow each other in memory. Those of one element go.
@@ -71,8 +75,10 @@ void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes
 
 /// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
+void add_row(double* a, const double* b, std::int64_t count);
 /// Adds `count` adjacent rows of `length` sums by the tree. The result is in the first row.
 void add_tree(float* rows, std::int64_t count, std::int64_t length);
+void add_tree(double* rows, std::int64_t count, std::int64_t length);
 
 /// Rows of terms that are added, one after another, to one row of sums.
 struct ColumnRun {
@@ -81,7 +87,7 @@ struct ColumnRun {
   std::int64_t sums;  // offset of the row of sums
 };
 /// Runs that are repeated `repeats` times, `repeat_stride` apart. Either rows or columns have
-/// stride 1.
+/// stride 1; in f64, columns do.
 struct ColumnRuns {
   std::span<const ColumnRun> runs;
   std::int64_t repeats;
@@ -92,5 +98,6 @@ struct ColumnRuns {
   bool is_dense;  // the runs are adjacent in memory, and so are the repeats
 };
 void add_column_runs(const float* from, const ColumnRuns& all, float* sums);
+void add_column_runs(const double* from, const ColumnRuns& all, double* sums);
 
 }  // namespace tessera::kernels

@@ -18,53 +18,57 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using F = hn::CappedTag<float, 16>;
-using VF = hn::Vec<F>;
-constexpr std::int64_t kN = HWY_MIN(hn::MaxLanes(F()), 16);
-constexpr std::int64_t kVectors = 16 / kN;
+// Vectors of T, of which 16 terms take kVectors.
+template <typename T>
+struct Terms {
+  using D = hn::CappedTag<T, 16>;
+  using V = hn::Vec<D>;
+  static constexpr std::int64_t kN = HWY_MIN(hn::MaxLanes(D()), 16);
+  static constexpr std::int64_t kVectors = 16 / kN;
+};
 
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 
 constexpr std::int64_t kQuad = 4;
 constexpr std::int64_t kTransposed = 8;  // from as many terms on rows are transposed by vectors
 
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void StoreQuad(F /*d*/, const VF* sums, float* quad) {
-  for (std::int64_t i = 0; i < kQuad; ++i) quad[i] = hn::GetLane(sums[i]);
-}
-#else
 /// Adds the upper half of the lanes to the lower half until four are left.
 template <class D>
-HWY_INLINE void StoreQuad(D d, const hn::Vec<D>* sums, float* quad) {
-  if constexpr (hn::MaxLanes(D()) <= kQuad) {
-    hn::Store(*sums, d, quad);
+HWY_INLINE void StoreQuad(D d, const hn::Vec<D>* sums, hn::TFromD<D>* quad) {
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  if constexpr (kLanes <= kQuad) {
+    for (std::int64_t i = 0; i < kQuad; i += kLanes) hn::Store(sums[i / kLanes], d, quad + i);
+#if HWY_TARGET != HWY_SCALAR
   } else {
     const hn::Half<D> half;
     const auto sum = hn::Add(hn::LowerHalf(half, *sums), hn::UpperHalf(half, *sums));
     StoreQuad(half, &sum, quad);
+#endif
   }
 }
-#endif
 
 /// Folds 16 lanes to four.
-HWY_INLINE void FinishLeaf(VF* sums, float* quad) {
-  for (std::int64_t half = kVectors / 2; half * kN >= kQuad; half /= 2) {
+template <typename T>
+HWY_INLINE void FinishLeaf(typename Terms<T>::V* sums, T* quad) {
+  using F = Terms<T>;
+  for (std::int64_t half = F::kVectors / 2; half * F::kN >= kQuad; half /= 2) {
     for (std::int64_t v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
   }
-  StoreQuad(F(), sums, quad);
+  StoreQuad(typename F::D(), sums, quad);
 }
 
 /// Sums a grain in 16 interleaved accumulators and folds them to four.
-HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t run_stride,
-                        float* quad) {
-  const F d;
-  VF sums[kVectors];
-  for (VF& sum : sums) sum = hn::Zero(d);
+template <typename T>
+HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, std::int64_t run_stride, T* quad) {
+  constexpr std::int64_t kN = Terms<T>::kN, kVectors = Terms<T>::kVectors;
+  const typename Terms<T>::D d;
+  typename Terms<T>::V sums[static_cast<std::size_t>(kVectors)];
+  for (auto& sum : sums) sum = hn::Zero(d);
   // Without terms nothing may be read: even an empty masked load of one lane reads its address.
   if (leaf.runs == 1 && leaf.length > 0 && leaf.length <= kN) {
     const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
     sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
-    return FinishLeaf(sums, quad);
+    return FinishLeaf<T>(sums, quad);
   }
   const std::int64_t whole = leaf.length / 16 * 16;
   for (std::int64_t run = 0; run < leaf.runs; ++run, from += run_stride) {
@@ -80,33 +84,36 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
       sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, from + whole + v * kN));
     }
   }
-  FinishLeaf(sums, quad);
+  FinishLeaf<T>(sums, quad);
 }
 
 /// The last two folds, for `count` grains at once.
-HWY_INLINE void FoldQuads(const float* quads, std::int64_t count, float* to) {
-  const F d;
+template <typename T>
+HWY_INLINE void FoldQuads(const T* quads, std::int64_t count, T* to) {
+  constexpr std::int64_t kN = Terms<T>::kN;
+  const typename Terms<T>::D d;
   for (std::int64_t i = 0; i < count; i += kN) {
-    VF a, b, c, e;
+    typename Terms<T>::V a, b, c, e;
     hn::LoadInterleaved4(d, quads + i * kQuad, a, b, c, e);
-    const VF sums = hn::Add(hn::Add(a, c), hn::Add(b, e));
+    const auto sums = hn::Add(hn::Add(a, c), hn::Add(b, e));
     if (i + kN <= count) {
       hn::StoreU(sums, d, to + i);
     } else {
-      HWY_ALIGN float rest[kN];
+      HWY_ALIGN T rest[static_cast<std::size_t>(kN)];
       hn::Store(sums, d, rest);
       for (std::int64_t k = i; k < count; ++k) to[k] = rest[k - i];
     }
   }
 }
 
-void SumLeaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
-               float* to) {
+template <typename T>
+HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns> leaves,
+                            std::int64_t run_stride, T* to) {
   constexpr std::int64_t kWaiting = 128;  // a multiple of the lanes
-  HWY_ALIGN float quads[kWaiting * kQuad] = {};
+  HWY_ALIGN T quads[kWaiting * kQuad] = {};
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows.rows; ++row) {
-    const float* from = rows.from + row * rows.row_stride;
+    const T* from = rows.from + row * rows.row_stride;
     for (const LeafRuns& leaf : leaves) {
       SumLeaf(from + leaf.offset, leaf, run_stride, quads + count * kQuad);
       if (++count < kWaiting) continue;
@@ -118,10 +125,20 @@ void SumLeaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::in
   FoldQuads(quads, count, to);
 }
 
+void SumLeaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
+               std::int64_t run_stride, float* to) {
+  SumLeavesOf(rows, leaves, run_stride, to);
+}
+void SumWideLeaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
+                   std::int64_t run_stride, double* to) {
+  SumLeavesOf(rows, leaves, run_stride, to);
+}
+
 /// Sums as many rows at once as a block has: each of their terms is a line of the block.
-void SumShortRows(const ReduceRows& rows, const ShortRowSum& sum, float* to) {
+void SumShortRows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to) {
   constexpr std::int64_t kRows = 64;
-  const F d;
+  constexpr std::int64_t kN = Terms<float>::kN;
+  const Terms<float>::D d;
   HWY_ALIGN float lines[kMostShortTerms * kRows];
   for (std::int64_t first = 0; first < rows.rows; first += kRows) {
     const std::int64_t count = std::min(kRows, rows.rows - first);
@@ -146,20 +163,29 @@ void SumShortRows(const ReduceRows& rows, const ShortRowSum& sum, float* to) {
   }
 }
 
-void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
-  const F d;
+template <typename T>
+HWY_INLINE void AddLeafPairsOf(T* leaves, std::int64_t rows, std::int64_t num_leaves, T* to) {
+  constexpr std::int64_t kN = Terms<T>::kN;
+  const typename Terms<T>::D d;
   for (std::int64_t count = rows * num_leaves; num_leaves > 1; num_leaves /= 2) {
     count /= 2;
     // In-place: every element is read before it is overwritten.
-    float* sums = num_leaves == 2 ? to : leaves;
+    T* sums = num_leaves == 2 ? to : leaves;
     std::int64_t i = 0;
     for (; i + kN <= count; i += kN) {
-      VF even, odd;
+      typename Terms<T>::V even, odd;
       hn::LoadInterleaved2(d, leaves + 2 * i, even, odd);
       hn::StoreU(hn::Add(even, odd), d, sums + i);
     }
     for (; i < count; ++i) sums[i] = leaves[2 * i] + leaves[2 * i + 1];
   }
+}
+
+void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
+  AddLeafPairsOf(leaves, rows, num_leaves, to);
+}
+void AddWideLeafPairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to) {
+  AddLeafPairsOf(leaves, rows, num_leaves, to);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

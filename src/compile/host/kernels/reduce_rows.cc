@@ -16,21 +16,38 @@ HWY_EXPORT(SumShortRows);
 HWY_EXPORT(AddLeafPairs);
 HWY_EXPORT(AddColumnRuns);
 HWY_EXPORT(AddRow);
+HWY_EXPORT(SumWideLeaves);
+HWY_EXPORT(AddWideLeafPairs);
+HWY_EXPORT(AddWideColumnRuns);
+HWY_EXPORT(AddWideRow);
 
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
-void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
-                float* to) {
+void sum_leaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
+                std::int64_t run_stride, float* to) {
   HWY_DYNAMIC_DISPATCH(SumLeaves)(rows, leaves, run_stride, to);
 }
-void sum_short_rows(const ReduceRows& rows, const ShortRowSum& sum, float* to) {
+void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
+                std::int64_t run_stride, double* to) {
+  HWY_DYNAMIC_DISPATCH(SumWideLeaves)(rows, leaves, run_stride, to);
+}
+void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to) {
   HWY_DYNAMIC_DISPATCH(SumShortRows)(rows, sum, to);
 }
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
   HWY_DYNAMIC_DISPATCH(AddLeafPairs)(leaves, rows, num_leaves, to);
 }
+void add_leaf_pairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to) {
+  HWY_DYNAMIC_DISPATCH(AddWideLeafPairs)(leaves, rows, num_leaves, to);
+}
+void add_row(double* a, const double* b, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(AddWideRow)(a, b, count);
+}
 void add_row(float* a, const float* b, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(AddRow)(a, b, count);
+}
+void add_column_runs(const double* from, const ColumnRuns& all, double* sums) {
+  HWY_DYNAMIC_DISPATCH(AddWideColumnRuns)(from, all, sums);
 }
 void add_column_runs(const float* from, const ColumnRuns& all, float* sums) {
   HWY_DYNAMIC_DISPATCH(AddColumnRuns)(from, all, sums);

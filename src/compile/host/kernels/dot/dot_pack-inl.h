@@ -54,15 +54,13 @@ inline constexpr bool kHasFour = false;
 template <class T>
 inline constexpr bool kHasFour = hn::MaxLanes(FourTag<T>()) == 4;
 
-// Stores four adjacent terms of four lanes, `apart` elements from term to term.
-template <class T>
-HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, T* to,
-                               std::int64_t apart) {
+// Calls store(term, the term of four lanes) for four adjacent terms.
+template <class T, class Store>
+HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, const Store& store) {
   using D = FourTag<T>;
   const D d;
   const auto a = hn::LoadU(d, lanes[0] + offset), b = hn::LoadU(d, lanes[1] + offset);
   const auto c = hn::LoadU(d, lanes[2] + offset), e = hn::LoadU(d, lanes[3] + offset);
-  const auto store = [&](int term, auto x) HWY_ATTR { hn::StoreU(x, d, to + term * apart); };
   if constexpr (sizeof(T) == 8) {
     const auto even1 = hn::InterleaveLower(d, a, b), even2 = hn::InterleaveLower(d, c, e);
     const auto odd1 = hn::InterleaveUpper(d, a, b), odd2 = hn::InterleaveUpper(d, c, e);
@@ -98,7 +96,11 @@ HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
         if (t * static_cast<std::int64_t>(sizeof(T)) % gemm::kLineBytes == 0) {
           for (int i = 0; i < kLanes; ++i) gemm::prefetch_far(rows[i] + offset);
         }
-        for (int i = 0; i < kLanes; i += 4) transpose_four(rows + i, offset, to + i, kLanes);
+        for (int i = 0; i < kLanes; i += 4) {
+          transpose_four(rows + i, offset, [&](int term, auto x) HWY_ATTR {
+            hn::StoreU(x, FourTag<T>(), to + i + term * kLanes);
+          });
+        }
         t += 4;
         to += 4 * kLanes;
         continue;

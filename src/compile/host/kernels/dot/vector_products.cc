@@ -8,7 +8,9 @@
 // foreach_target.h must come first.
 #include <algorithm>
 #include <hwy/highway.h>
+#include <type_traits>
 
+#include "compile/host/kernels/dot/dot_pack-inl.h"
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_pack-inl.h"
 #include "compile/host/kernels/parts.h"
@@ -20,59 +22,87 @@ namespace tiles = gemm::HWY_NAMESPACE;
 
 using Group = VectorProducts::Group;
 using Run = VectorProducts::Run;
-using Lanes = hn::CappedTag<float, VectorProducts::kGroup>;
-constexpr std::size_t kLanes = hn::MaxLanes(Lanes());
+// Four terms of so many grains are transposed at once.
+template <class T>
+using Lanes = hn::CappedTag<T, sizeof(T) == 8 ? 4 : VectorProducts::kGroup>;
+template <class T>
+constexpr std::size_t kLanes = hn::MaxLanes(Lanes<T>());
 
 // Adds the terms of a run from `first` on.
-HWY_INLINE float add_terms(const float* a, const float* b, const Run& run, std::int64_t first,
-                           float sum) {
-  const hn::CappedTag<float, 1> one;
+template <class T>
+HWY_INLINE T add_terms(const T* a, const T* b, const Run& run, std::int64_t first, T sum) {
+  const hn::CappedTag<T, 1> one;
   auto total = hn::Set(one, sum);
   for (std::int64_t k = first; k < run.terms; ++k)
     total = tiles::fused_mul_add(hn::Set(one, a[run.a + k]), hn::Set(one, b[run.b + k]), total);
   return hn::GetLane(total);
 }
 
-// Adds a run to each lane.
-HWY_INLINE void add_runs(const float* a, const float* b, const Run* runs, float* totals) {
-  std::int64_t common = 0;
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  const float *of_a[kLanes], *of_b[kLanes];
-  common = runs[0].terms;
-  for (std::size_t i = 0; i < kLanes; ++i) {
+// The terms k to k + 3 of each lane.
+HWY_INLINE void load_terms(const float* const* rows, std::int64_t k, hn::Vec<Lanes<float>>* terms) {
+  tiles::load_transposed(Lanes<float>(), tiles::TableRows{rows}, k, terms);
+}
+HWY_INLINE void load_terms(const double* const* rows, std::int64_t k,
+                           hn::Vec<Lanes<double>>* terms) {
+  const auto keep = [&](int term, auto x) HWY_ATTR { terms[term] = x; };
+  dot::HWY_NAMESPACE::transpose_four(rows, k, keep);
+}
+
+template <class T>
+constexpr bool kHasLanes = std::is_same_v<T, float> || dot::HWY_NAMESPACE::kHasFour<T>;
+#else
+template <class T>
+constexpr bool kHasLanes = false;
+#endif
+
+// Adds a run to each total. Returns how many terms of each it added.
+template <class T>
+HWY_INLINE std::int64_t add_common_terms(const T* a, const T* b, const Run* runs, T* totals) {
+  constexpr std::size_t kGroup = VectorProducts::kGroup;
+  const T *of_a[kGroup], *of_b[kGroup];
+  std::int64_t common = runs[0].terms;
+  for (std::size_t i = 0; i < kGroup; ++i) {
     of_a[i] = a + runs[i].a;
     of_b[i] = b + runs[i].b;
     common = std::min(common, runs[i].terms);
   }
   common = common / 4 * 4;
-  const Lanes d;
-  auto acc = hn::Load(d, totals);
+  constexpr std::size_t kVectors = kGroup / kLanes<T>;
+  const Lanes<T> d;
+  hn::Vec<Lanes<T>> sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::Load(d, totals + v * kLanes<T>);
   for (std::int64_t k = 0; k < common; k += 4) {
-    hn::Vec<Lanes> x[4], y[4];
-    tiles::load_transposed(d, tiles::TableRows{of_a}, k, x);
-    tiles::load_transposed(d, tiles::TableRows{of_b}, k, y);
-    for (int i = 0; i < 4; ++i) acc = tiles::fused_mul_add(x[i], y[i], acc);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hn::Vec<Lanes<T>> x[4], y[4];
+      load_terms(of_a + v * kLanes<T>, k, x);
+      load_terms(of_b + v * kLanes<T>, k, y);
+      for (int i = 0; i < 4; ++i) sums[v] = tiles::fused_mul_add(x[i], y[i], sums[v]);
+    }
   }
-  hn::Store(acc, d, totals);
-#endif
-  for (std::size_t i = 0; i < kLanes; ++i) totals[i] = add_terms(a, b, runs[i], common, totals[i]);
+  for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sums[v], d, totals + v * kLanes<T>);
+  return common;
 }
 
-HWY_INLINE void sum_group(const float* a, const float* b, const Group& group, float* totals) {
-  std::fill_n(totals, VectorProducts::kGroup, 0.0F);
+template <class T>
+HWY_INLINE void sum_group(const T* a, const T* b, const Group& group, T* totals) {
+  std::fill_n(totals, VectorProducts::kGroup, T{0});
   for (const auto& runs : group.rounds) {
-    for (std::size_t lane = 0; lane < VectorProducts::kGroup; lane += kLanes)
-      add_runs(a, b, runs.data() + lane, totals + lane);
+    std::int64_t common = 0;
+    if constexpr (kHasLanes<T>) common = add_common_terms(a, b, runs.data(), totals);
+    for (std::size_t i = 0; i < VectorProducts::kGroup; ++i)
+      totals[i] = add_terms(a, b, runs[i], common, totals[i]);
   }
 }
 
 // The sum of all grains by the tree: two nodes are added as soon as they are the halves of a
 // subtree.
-float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
-  float nodes[64];
+template <class T>
+HWY_INLINE T sum_tree_of(std::span<const Group> groups, const T* a, const T* b) {
+  T nodes[64];
   std::size_t waiting = 0, done = 0;
   for (const Group& group : groups) {
-    HWY_ALIGN float totals[VectorProducts::kGroup];
+    HWY_ALIGN T totals[VectorProducts::kGroup];
     sum_group(a, b, group, totals);
     for (std::size_t i = 0; i < group.grains; ++i) {
       nodes[waiting++] = totals[i];
@@ -84,6 +114,13 @@ float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
   return nodes[0];
 }
 
+float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
+  return sum_tree_of(groups, a, b);
+}
+double sum_wide_tree(std::span<const Group> groups, const double* a, const double* b) {
+  return sum_tree_of(groups, a, b);
+}
+
 }  // namespace tessera::kernels::vector_products::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -92,6 +129,7 @@ namespace tessera::kernels {
 
 namespace vector_products {
 HWY_EXPORT(sum_tree);
+HWY_EXPORT(sum_wide_tree);
 }  // namespace vector_products
 
 // Where kernels are for one instruction set, the macro takes no name of another namespace.
@@ -160,13 +198,21 @@ std::optional<VectorProducts> VectorProducts::of(std::span<const GemmProblem> pr
 
 std::int64_t VectorProducts::flops() const { return 2 * terms_ * std::ssize(a_); }
 
-void VectorProducts::run(const float* a, const float* b, float* c, int part) const {
+template <class T, class Sum>
+void VectorProducts::run_with(Sum sum, const T* a, const T* b, T* c, int part) const {
   const std::int64_t batches = std::ssize(a_);
-  const auto sum = HWY_DYNAMIC_DISPATCH(sum_tree);
   for (std::int64_t i = batches * part / num_parts_; i < batches * (part + 1) / num_parts_; ++i) {
     const auto at = static_cast<std::size_t>(i);
     c[c_[at]] = sum(groups_, a + a_[at], b + b_[at]);
   }
+}
+
+void VectorProducts::run(const float* a, const float* b, float* c, int part) const {
+  run_with(HWY_DYNAMIC_DISPATCH(sum_tree), a, b, c, part);
+}
+
+void VectorProducts::run(const double* a, const double* b, double* c, int part) const {
+  run_with(HWY_DYNAMIC_DISPATCH(sum_wide_tree), a, b, c, part);
 }
 
 }  // namespace tessera::kernels

@@ -12,9 +12,9 @@
 
 namespace tessera::kernels {
 
-/// Matrix products with one row and one column, one per batch, whose grains have long runs of
-/// adjacent terms. A grain is a chain of dependent operations, so vectors hold grains: a lane each.
-/// The bits are those of GemmPlan.
+/// Matrix products of floats with one row and one column, one per batch, whose grains have long
+/// runs of adjacent terms. A grain is a chain of dependent operations, so vectors hold grains: a
+/// lane each. The bits are those of GemmPlan and DotPlan.
 class VectorProducts {
  public:
   /// Adjacent terms.
@@ -38,9 +38,12 @@ class VectorProducts {
   int num_parts() const { return num_parts_; }
   std::int64_t scratch_bytes() const { return 0; }
   void run(const float* a, const float* b, float* c, int part) const;
+  void run(const double* a, const double* b, double* c, int part) const;
 
  private:
   VectorProducts() = default;
+  template <class T, class Sum>
+  void run_with(Sum sum, const T* a, const T* b, T* c, int part) const;
 
   std::vector<Group> groups_;
   std::vector<std::int64_t> a_, b_, c_;  // per batch

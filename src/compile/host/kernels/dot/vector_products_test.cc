@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "compile/host/kernels/dot/dot.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
@@ -14,16 +15,18 @@ namespace {
 
 using testing::Random;
 
+template <class T>
 struct Case {
   GemmProblem problem;
-  std::vector<float> a, b;
+  std::vector<T> a, b;
   std::int64_t batches = 0;
 };
 
 /// Grains of random lengths, some of them empty, with gaps between them, and of `gap` elements
 /// within them.
-Case make_case(Random& random, std::int64_t grains, std::int64_t most_terms, std::int64_t gap) {
-  Case made;
+template <class T>
+Case<T> make_case(Random& random, std::int64_t grains, std::int64_t most_terms, std::int64_t gap) {
+  Case<T> made;
   GemmProblem& p = made.problem;
   std::int64_t a = random.integer(0, 5), b = random.integer(0, 5);
   for (std::int64_t grain = 0; grain < grains; ++grain) {
@@ -47,45 +50,69 @@ Case make_case(Random& random, std::int64_t grains, std::int64_t most_terms, std
   p.a.outer = {random.integer(0, 2)};
   p.b.outer = {random.integer(0, 2)};
   p.c_rows = {1};
-  made.a = testing::random_values<float>(random, static_cast<std::size_t>(made.batches * a + 2));
-  made.b = testing::random_values<float>(random, static_cast<std::size_t>(made.batches * b + 2));
+  made.a = testing::random_values<T>(random, static_cast<std::size_t>(made.batches * a + 2));
+  made.b = testing::random_values<T>(random, static_cast<std::size_t>(made.batches * b + 2));
   return made;
 }
 
-std::vector<std::uint32_t> bits(const std::vector<float>& values) {
-  std::vector<std::uint32_t> words;
-  for (const float x : values) words.push_back(std::bit_cast<std::uint32_t>(x));
+template <class T>
+std::vector<std::uint64_t> bits(const std::vector<T>& values) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  std::vector<std::uint64_t> words;
+  for (const T x : values) words.push_back(std::bit_cast<Bits>(x));
   return words;
 }
 
-template <class Plan>
-std::vector<std::uint32_t> bits_of(const Plan& plan, const Case& made) {
-  std::vector<float> c(static_cast<std::size_t>(2 * made.batches), -1.0F);
-  for (int part = plan.num_parts(); part-- > 0;)
-    plan.run(made.a.data(), made.b.data(), c.data(), part);
+template <class T, class Run>
+std::vector<std::uint64_t> bits_of(int num_parts, const Case<T>& made, const Run& run) {
+  std::vector<T> c(static_cast<std::size_t>(2 * made.batches), T{-1});
+  for (int part = num_parts; part-- > 0;) run(c.data(), part);
   return bits(c);
 }
 
-TEST(VectorProducts, HaveTheBitsOfGemmOnEveryTarget) {
+template <class T>
+std::vector<std::uint64_t> wanted_bits(const Case<T>& made) {
+  if constexpr (std::is_same_v<T, double>) {
+    const DotPlan plan(made.problem, DType::f64, 1);
+    const auto bytes = [](const std::vector<T>& x) {
+      return reinterpret_cast<const std::byte*>(x.data());
+    };
+    return bits_of(plan.num_parts(), made, [&](T* c, int part) {
+      plan.run(bytes(made.a), bytes(made.b), reinterpret_cast<std::byte*>(c), part);
+    });
+  } else {
+    const GemmPlan plan(made.problem, 1);
+    return bits_of(plan.num_parts(), made,
+                   [&](T* c, int part) { plan.run(made.a.data(), made.b.data(), c, part); });
+  }
+}
+
+template <class T>
+void expect_the_bits_of_plans() {
   Random random{std::mt19937(7)};
   int taken = 0;
   for (int i = 0; i < 60; ++i) {
-    const Case made = make_case(random, random.integer(1, 21), random.integer(40, 90), i % 2);
+    const auto made = make_case<T>(random, random.integer(1, 21), random.integer(40, 90), i % 2);
     const auto products = VectorProducts::of({&made.problem, 1}, 3);
     if (!products) continue;
     ++taken;
-    const GemmPlan plan(made.problem, 1);
     testing::on_every_target([&](const char*) {
-      EXPECT_EQ(bits_of(*products, made), bits_of(plan, made)) << "case " << i;
+      const auto found = bits_of(products->num_parts(), made, [&](T* c, int part) {
+        products->run(made.a.data(), made.b.data(), c, part);
+      });
+      EXPECT_EQ(found, wanted_bits(made)) << "case " << i;
     });
-    EXPECT_EQ(products->flops(), plan.flops());
+    EXPECT_EQ(products->flops(), GemmPlan(made.problem, 1).flops());
   }
   EXPECT_GT(taken, 30);
 }
 
+TEST(VectorProducts, HaveTheBitsOfGemmOnEveryTarget) { expect_the_bits_of_plans<float>(); }
+TEST(VectorProducts, HaveTheBitsOfDotPlansOnEveryTarget) { expect_the_bits_of_plans<double>(); }
+
 TEST(VectorProducts, TakeNothingElse) {
   Random random{std::mt19937(1)};
-  const GemmProblem good = make_case(random, 8, 64, 0).problem;
+  const GemmProblem good = make_case<float>(random, 8, 64, 0).problem;
   ASSERT_TRUE(VectorProducts::of({&good, 1}, 1));
   GemmProblem two_rows = good, scattered = good, short_grains = good;
   two_rows.a.outer.push_back(7);
