@@ -337,7 +337,8 @@ Elements LoopBuilder::sum_of(std::vector<Elements> terms, const std::vector<std:
     }
   }
   const int zero = new_register({type.dtype, {}});
-  program_.constants.push_back({.reg = zero, .bytes = std::vector<std::byte>(size_bytes(type.dtype))});
+  program_.constants.push_back(
+      {.reg = zero, .bytes = std::vector<std::byte>(size_bytes(type.dtype))});
   return map(kernel, {nodes[0], Elements(nodes[0].size(), Element{.reg = zero, .index = 0})}, type);
 }
 

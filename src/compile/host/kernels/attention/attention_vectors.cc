@@ -8,8 +8,10 @@
 #define HWY_TARGET_INCLUDE "compile/host/kernels/attention/attention_vectors.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
+#include <cstring>
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/elementwise/elementwise_loops-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_math-inl.h"
 #include "compile/host/kernels/tile/threefry-inl.h"
 

@@ -12,7 +12,7 @@
 
 #include <limits>
 
-#include "compile/host/kernels/elementwise/elementwise_loops-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {

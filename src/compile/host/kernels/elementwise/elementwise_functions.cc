@@ -5,8 +5,8 @@
 #define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_functions.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
-#include <cmath>
 #include <hwy/highway.h>
+#include <limits>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
@@ -24,10 +24,59 @@ struct Function {
   static HWY_INLINE VF run(VF x) { return function(x); }
 };
 
-// Computed in double: the C library's powf gives different bits with and without FMA.
-struct PowLane {
-  static float run(float x, float y) {
-    return static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
+// x to the power y, as C defines it, for values of f32: the power is rounded correctly but for one
+// in ten million.
+HWY_INLINE VD power(VD x, VD y) {
+  const VD infinity = set(std::numeric_limits<double>::infinity());
+  const VD magnitude = hn::Abs(x);
+  const VD half = hn::Mul(y, set(0.5));
+  const auto is_whole = hn::Eq(hn::Round(y), y);  // also where y is infinite
+  const auto is_odd = hn::And(is_whole, hn::Not(hn::Eq(hn::Round(half), half)));
+  VD result = exp2(hn::Mul(y, log2(magnitude)));
+  result = hn::IfThenElse(is_odd, hn::Or(result, sign_bit(x)), result);
+  const auto is_below = hn::And(hn::Lt(x, set(0.0)), hn::Lt(magnitude, infinity));
+  result = hn::IfThenElse(hn::AndNot(is_whole, is_below),
+                          set(std::numeric_limits<double>::quiet_NaN()), result);
+  const auto is_edge = hn::And(hn::Eq(x, set(-1.0)), hn::Eq(hn::Abs(y), infinity));
+  const auto is_one = hn::Or(hn::Eq(x, set(1.0)), hn::Eq(y, set(0.0)));
+  return hn::IfThenElse(hn::Or(is_edge, is_one), set(1.0), result);
+}
+
+// Calls f for f64 vectors of the lanes.
+template <class F, class... V>
+HWY_INLINE VF in_double(const F& f, V... x) {
+  constexpr hn::Rebind<float, DD> kHalf;
+  HWY_ALIGN float lanes[sizeof...(V)][F32::kLanes];
+  std::size_t k = 0;
+  (F32::store(x, lanes[k++]), ...);
+  for (std::size_t i = 0; i < F32::kLanes; i += F64::kLanes) {
+    const auto wide = [&](std::size_t operand) HWY_ATTR {
+      return hn::PromoteTo(DD(), hn::LoadU(kHalf, lanes[operand] + i));
+    };
+    VD result;
+    if constexpr (sizeof...(V) == 1) {
+      result = f(wide(0));
+    } else {
+      result = f(wide(0), wide(1));
+    }
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+    // Highway would make the largest float of infinity.
+    HWY_ALIGN double wide_lanes[F64::kLanes];
+    F64::store(result, wide_lanes);
+    for (std::size_t l = 0; l < F64::kLanes; ++l)
+      lanes[0][i + l] = static_cast<float>(wide_lanes[l]);
+#else
+    hn::StoreU(hn::DemoteTo(kHalf, result), kHalf, lanes[0] + i);
+#endif
+  }
+  return F32::load(lanes[0]);
+}
+
+// Computed in double: in f32, the error of the logarithm would be as many times larger as y is.
+struct Pow {
+  static constexpr bool kIsLong = true;
+  static HWY_INLINE VF run(VF x, VF y) {
+    return in_double([](VD a, VD b) HWY_ATTR { return power(a, b); }, x, y);
   }
 };
 
@@ -36,18 +85,10 @@ struct Atan2 {
   static HWY_INLINE VF run(VF y, VF x) { return atan2(y, x); }
 };
 
-// Computed in double for the same reason as pow.
 struct Erfc {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x) {
-    constexpr hn::Rebind<float, DD> kHalf;
-    HWY_ALIGN float lanes[F32::kLanes];
-    F32::store(x, lanes);
-    for (std::size_t i = 0; i < F32::kLanes; i += F64::kLanes) {
-      const VD wide = erfc(hn::PromoteTo(DD(), hn::LoadU(kHalf, lanes + i)));
-      hn::StoreU(hn::DemoteTo(kHalf, wide), kHalf, lanes + i);
-    }
-    return F32::load(lanes);
+    return in_double([](VD a) HWY_ATTR { return erfc(a); }, x);
   }
 };
 
@@ -82,7 +123,7 @@ std::span<const Entry> function_table() {
       {"erfc", DType::f32, kernel<Erfc, F32, F32>()},
       {"cbrt", DType::f32, math<cbrt>()},
       {"atan2", DType::f32, kernel<Atan2, F32, F32, F32>()},
-      {"pow", DType::f32, kernel<PerLane<PowLane, F32>, F32, F32, F32>()},
+      {"pow", DType::f32, kernel<Pow, F32, F32, F32>()},
   };
   return kEntries;
 }
