@@ -1,4 +1,6 @@
 // reduce_prod: multiplies elements of dense tiles in index order.
+#include <algorithm>
+#include <array>
 #include <span>
 
 #include "compile/host/contraction.h"
@@ -9,14 +11,68 @@ namespace tessera::compile::host {
 
 namespace {
 
+constexpr std::size_t kMostColumns = 128;
+constexpr std::size_t kLines = 8;  // products that are made at once, as one waits for its factors
+
+/// How many results, up to kMostColumns, have terms next to each other.
+std::size_t num_columns(std::span<const std::int64_t> kept) {
+  std::size_t count = 1;
+  while (count < std::min(kept.size(), kMostColumns) && kept[count] == kept[count - 1] + 1) ++count;
+  return count;
+}
+
+template <typename T>
+void multiply_columns(const T* from, std::size_t count, const OffsetTable& reduced, T* to) {
+  constexpr std::size_t kAtOnce = 16;  // a loop of known length is one of vectors
+  std::array<T, kMostColumns> products;
+  products.fill(T{1});
+  for (const std::int64_t offset : reduced) {
+    const T* row = from + offset;
+    std::size_t first = 0;
+    for (; first + kAtOnce <= count; first += kAtOnce) {
+      T* some = products.data() + first;
+      for (std::size_t i = 0; i < kAtOnce; ++i) some[i] *= row[first + i];
+    }
+    for (; first < count; ++first) products[first] *= row[first];
+  }
+  std::copy_n(products.begin(), count, to);
+}
+
+/// Of kLines results.
+template <typename T>
+void multiply_lines(const T* from, const std::int64_t* kept, const OffsetTable& reduced, T* to) {
+  std::array<const T*, kLines> lines;
+  for (std::size_t i = 0; i < kLines; ++i) lines[i] = from + kept[i];
+  std::array<T, kLines> products;
+  products.fill(T{1});
+  for (const std::int64_t offset : reduced) {
+    for (std::size_t i = 0; i < kLines; ++i) products[i] *= lines[i][offset];
+  }
+  std::copy_n(products.begin(), kLines, to);
+}
+
+template <typename T>
+T multiply_line(const T* from, const OffsetTable& reduced) {
+  T product{1};
+  for (const std::int64_t offset : reduced) product *= from[offset];
+  return product;
+}
+
 template <typename T>
 void multiply_all(std::span<const std::int64_t> kept, const OffsetTable& reduced,
                   const std::byte* operand, T* to) {
   const T* from = elements_of<const T>(operand);
-  for (std::int64_t base : kept) {
-    T product{1};
-    for (std::int64_t offset : reduced) product *= from[base + offset];
-    *to++ = product;
+  while (!kept.empty()) {
+    std::size_t count = num_columns(kept);
+    if (count >= kLines) {
+      multiply_columns(from + kept[0], count, reduced, to);
+    } else if (count = std::min(kept.size(), kLines); count == kLines) {
+      multiply_lines(from, kept.data(), reduced, to);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) to[i] = multiply_line(from + kept[i], reduced);
+    }
+    kept = kept.subspan(count);
+    to += count;
   }
 }
 

@@ -55,8 +55,7 @@ AnyOrder::AnyOrder(const ReduceProblem& problem, int num_workers)
   const std::int64_t terms = num_results_ * num_elements(problem_.reduced_extents);
   const std::int64_t outermost = problem_.reduced_extents.front();
   const std::int64_t wanted = num_parts_for(num_workers, terms, kMinPartTerms, terms);
-  const std::int64_t least = has_rows_ ? 1 : 64;  // results of a part
-  const std::int64_t by_results = std::max<std::int64_t>(num_results_ / least, 1);
+  const std::int64_t by_results = (num_results_ + unit() - 1) / unit();
   splits_terms_ = by_results < wanted && outermost > by_results;
   num_parts_ = static_cast<int>(std::min(wanted, splits_terms_ ? outermost : by_results));
 }
@@ -127,7 +126,8 @@ void AnyOrder::run(const std::byte* in, std::byte* out, std::byte* scratch, int 
   if (splits_terms_) {
     return reduce(in, {0, num_results_}, cut(outermost), scratch + part * num_results_ * element_);
   }
-  const Range results = cut(num_results_);
+  const Range units = cut((num_results_ + unit() - 1) / unit());
+  const Range results = {units.first * unit(), std::min(units.end * unit(), num_results_)};
   reduce(in, results, {0, outermost}, out + results.first * element_);
 }
 

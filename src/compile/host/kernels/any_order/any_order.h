@@ -27,6 +27,8 @@ class AnyOrder {
     std::int64_t first;
     std::int64_t end;
   };
+  /// Parts are cut at multiples of so many results: of columns, whole vectors and cache lines.
+  std::int64_t unit() const { return has_rows_ ? 1 : 64; }
   void fill(std::byte* to, std::int64_t count) const;
   void reduce(const std::byte* in, Range results, Range terms, std::byte* to) const;
   using Box = std::vector<std::int64_t>;  // extents of the reduced dimensions
