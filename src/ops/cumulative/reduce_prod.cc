@@ -126,6 +126,7 @@ const OpRecord reduce_prod_op{
     .cost = flops_per_operand_element(1),
     .samples = Samples{prod_sample({f32({5, 6})}, {1}), prod_sample({f32({12, 1, 3})}, {0}),
                        prod_sample({f32({3, 2, 3})}, {2, 0}), prod_sample({f32({2, 3})}, {0, 1}),
+                       prod_sample({f32({2, 150})}, {0}), prod_sample({f32({19, 3})}, {1}),
                        prod_sample({i32({10, 6}), -9.0, 9.0}, {0}),
                        prod_sample({u32({5}), 0.0, 4e9}, {0})},
 };
