@@ -1,4 +1,4 @@
-// Functions of f64. Those that have no form for vectors are of the C library.
+// Functions of f64. `pow` is that of the C library.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_angle-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
@@ -22,10 +23,6 @@ struct Function {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VD run(VD x) { return function(x); }
 };
-template <double (*function)(double)>
-struct Real {
-  static double run(double x) { return function(x); }
-};
 struct PowLane {
   static double run(double x, double y) { return std::pow(x, y); }
 };
@@ -38,11 +35,6 @@ template <VD (*function)(VD)>
 TileKernel vectors() {
   return kernel<Function<function>, F64, F64>();
 }
-template <double (*function)(double)>
-TileKernel real() {
-  return kernel<PerLane<Real<function>, F64>, F64, F64>();
-}
-
 std::span<const Entry> double_table() {
   constexpr DType kType = DType::f64;
   static const Entry kEntries[] = {
@@ -52,8 +44,8 @@ std::span<const Entry> double_table() {
       {"log1p", kType, vectors<log1p>()},
       {"tanh", kType, vectors<tanh>()},
       {"logistic", kType, vectors<logistic>()},
-      {"sin", kType, real<std::sin>()},
-      {"cos", kType, real<std::cos>()},
+      {"sin", kType, vectors<sin>()},
+      {"cos", kType, vectors<cos>()},
       {"erf_inv", kType, vectors<erf_inv>()},
       {"erf", kType, vectors<erf>()},
       {"exp2", kType, vectors<exp2>()},
@@ -63,12 +55,12 @@ std::span<const Entry> double_table() {
       {"asinh", kType, vectors<asinh>()},
       {"acosh", kType, vectors<acosh>()},
       {"atanh", kType, vectors<atanh>()},
-      {"asin", kType, real<std::asin>()},
-      {"acos", kType, real<std::acos>()},
+      {"asin", kType, vectors<asin>()},
+      {"acos", kType, vectors<acos>()},
       {"atan", kType, vectors<atan>()},
-      {"tan", kType, real<std::tan>()},
+      {"tan", kType, vectors<tan>()},
       {"erfc", kType, vectors<erfc>()},
-      {"cbrt", kType, real<std::cbrt>()},
+      {"cbrt", kType, vectors<cbrt>()},
       {"atan2", kType, kernel<Atan2, F64, F64, F64>()},
       {"pow", kType, kernel<PerLane<PowLane, F64>, F64, F64, F64>()},
   };

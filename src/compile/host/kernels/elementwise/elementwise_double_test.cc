@@ -36,6 +36,9 @@ const std::map<std::string_view, Function>& functions() {
       {"sinh", {std::sinh, -711, 711, 2.5}},   {"cosh", {std::cosh, -711, 711, 1.5}},
       {"asinh", {std::asinh, -1e3, 1e3, 3.0}}, {"acosh", {std::acosh, 1, 1e3, 3.0}},
       {"atanh", {std::atanh, -1, 1, 3.0}},     {"atan", {std::atan, -8, 8, 2.0}},
+      {"sin", {std::sin, -200, 200, 1.0}},     {"cos", {std::cos, -200, 200, 1.0}},
+      {"tan", {std::tan, -200, 200, 2.5}},     {"asin", {std::asin, -1, 1, 1.0}},
+      {"acos", {std::acos, -1, 1, 1.0}},       {"cbrt", {std::cbrt, -1e6, 1e6, 1.0}},
       {"erf", {std::erf, -6, 6, 2.5}},         {"erfc", {std::erfc, -6, 28, 4.0}},
   };
   return kFunctions;
