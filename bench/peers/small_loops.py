@@ -3,7 +3,8 @@ backend in turns: the least microseconds of a round, and Tessera's as a share of
 
     JAX_PLATFORMS=tessera,cpu python small_loops.py [--calls N] [NAME..]
 
-In most of them a round takes less time than a call of an op.
+In most of them a round takes less time than a call of an op. With JAX_ENABLE_X64=1, numbers are
+f64.
 """
 import argparse
 
@@ -15,12 +16,13 @@ from jax import lax
 from common import least_times
 
 RANDOM = np.random.default_rng(0)
+FLOAT = np.float64 if jax.config.jax_enable_x64 else np.float32
 LONG, SHORT = 2000, 200  # rounds
 PROGRAMS = {}
 
 
 def numbers(*shape):
-    return RANDOM.random(shape, np.float32)
+    return RANDOM.random(shape, FLOAT)
 
 
 def program(rounds, *arguments):
@@ -46,7 +48,7 @@ def metropolis_of_one(seed):
         state = jnp.where(accepts, y, x), jnp.where(accepts, other, energy)
         return state, state[0]
 
-    start = jnp.float32(0)
+    start = jnp.zeros((), FLOAT)
     keys = jax.random.split(jax.random.key(seed), LONG)
     return lax.scan(step, (start, softplus_bowl(start)), keys)[1]
 
@@ -103,7 +105,7 @@ def forward_algorithm_gradient(emissions, transitions):
     return jax.grad(forward_algorithm)(emissions, transitions)
 
 
-@program(LONG, np.float32(3))
+@program(LONG, FLOAT(3))
 def newton(a):
     def step(state):
         x, i = state
@@ -133,7 +135,7 @@ def advantages(rewards, values, ends):
     return lax.scan(step, jnp.zeros(64), (rewards, values, following, ends), reverse=True)[1]
 
 
-@program(LONG, np.ones(3, np.float32))
+@program(LONG, np.ones(3, FLOAT))
 def runge_kutta(y):
     def slope(y):
         a, b, c = y

@@ -3,6 +3,8 @@ in turns: the least milliseconds of a call, and Tessera's as a share of XLA's, t
 
     JAX_PLATFORMS=tessera,cpu python small_programs.py [--calls N] [--above RATIO] [NAME..]
 
+With JAX_ENABLE_X64=1, numbers are f64.
+
 Only programs whose name contains one of the NAMEs run. With 0.05 ms or less a program is not shown:
 that is the time of the call. Benchmarks of whole models do not find an op that is slow by itself.
 """
@@ -18,13 +20,14 @@ from common import least_times
 ELEMENTS = 1_000_000
 SIDE = 1_000
 RANDOM = np.random.default_rng(0)
-X, Y = (RANDOM.uniform(0.05, 0.95, ELEMENTS).astype(np.float32) for _ in range(2))
+FLOAT = np.float64 if jax.config.jax_enable_x64 else np.float32
+X, Y = (RANDOM.uniform(0.05, 0.95, ELEMENTS).astype(FLOAT) for _ in range(2))
 M, N = X.reshape(SIDE, SIDE), Y.reshape(SIDE, SIDE)
 I, J = (RANDOM.integers(1, SIDE, ELEMENTS).astype(np.int32) for _ in range(2))
 K = I.reshape(SIDE, SIDE)
 IDS = RANDOM.integers(0, SIDE, SIDE).astype(np.int32)
-IMAGES = RANDOM.standard_normal((16, 56, 56, 64)).astype(np.float32)
-SPD = (M[:256, :256] @ M[:256, :256].T + 256 * np.eye(256)).astype(np.float32)
+IMAGES = RANDOM.standard_normal((16, 56, 56, 64)).astype(FLOAT)
+SPD = (M[:256, :256] @ M[:256, :256].T + 256 * np.eye(256)).astype(FLOAT)
 FEW = X[:64]
 
 ELEMENTWISE = """abs acos acosh arctan asin atanh cbrt ceil cos cosh deg2rad exp exp2 expm1 floor

@@ -1,17 +1,17 @@
-// Functions of f64. `pow` is that of the C library.
+// Functions of f64.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compile/host/kernels/elementwise/elementwise_double.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
-#include <cmath>
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_angle-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_power-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,8 +23,9 @@ struct Function {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VD run(VD x) { return function(x); }
 };
-struct PowLane {
-  static double run(double x, double y) { return std::pow(x, y); }
+struct Pow {
+  static constexpr bool kIsLong = true;
+  static HWY_INLINE VD run(VD x, VD y) { return pow(x, y); }
 };
 struct Atan2 {
   static constexpr bool kIsLong = true;
@@ -62,7 +63,7 @@ std::span<const Entry> double_table() {
       {"erfc", kType, vectors<erfc>()},
       {"cbrt", kType, vectors<cbrt>()},
       {"atan2", kType, kernel<Atan2, F64, F64, F64>()},
-      {"pow", kType, kernel<PerLane<PowLane, F64>, F64, F64, F64>()},
+      {"pow", kType, kernel<Pow, F64, F64, F64>()},
   };
   return kEntries;
 }

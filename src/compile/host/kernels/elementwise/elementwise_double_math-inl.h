@@ -122,10 +122,10 @@ HWY_INLINE VD expm1(VD x) {
   return with_sign_of(result, x);
 }
 
-HWY_INLINE VD exp2(VD x) {
-  const VD bounded = bound(x, -1080.0, 1026.0);
-  const VD shifted = hn::Add(bounded, set(kRoundsToInteger));
-  const VD r = hn::Sub(bounded, hn::Sub(shifted, set(kRoundsToInteger)));
+// 2^(x + low) for |low| below the rounding error of x and -1100 <= x <= 1030.
+HWY_INLINE VD exp2_of_sum(VD x, VD low) {
+  const VD shifted = hn::Add(x, set(kRoundsToInteger));
+  const VD r = hn::Add(hn::Sub(x, hn::Sub(shifted, set(kRoundsToInteger))), low);
   // (2^r - 1) / r
   constexpr double kSlope[] = {
       1.3716962392737587e-12, 2.5733568308756892e-11, 4.4455303091051067e-10,
@@ -136,6 +136,8 @@ HWY_INLINE VD exp2(VD x) {
   const VD power = fused_mul_add(polynomial(r, kSlope), r, set(1.0));
   return scale_by_power(power, integer_in(shifted));
 }
+
+HWY_INLINE VD exp2(VD x) { return exp2_of_sum(bound(x, -1080.0, 1026.0), hn::Zero(DD())); }
 
 HWY_INLINE VD tanh(VD x) {
   // From 19.1 on, 1 - tanh(x) is less than half an ulp.

@@ -189,6 +189,46 @@ TEST(ElementwiseDouble, ErfInvInvertsErf) {
   });
 }
 
+TEST(ElementwiseDouble, PowIsClose) {
+  if (std::numeric_limits<Wide>::digits < 64) GTEST_SKIP() << "long double is f64";
+  const std::vector<double> edges = {0.0,  -0.0,   0.5, -0.5,    1.0,    -1.0,       1.5,    -1.5,
+                                     2.0,  -2.0,   3.0, -3.0,    1e300,  -1e300,     kInf,   -kInf,
+                                     kNan, 1e-310, 7.0, -1e-310, 0x1p53, 0x1p52 + 1, -0x1p53};
+  std::vector<double> x, y;
+  for (const double base : edges) {
+    for (const double exponent : edges) {
+      x.push_back(base);
+      y.push_back(exponent);
+    }
+  }
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> unit(0, 1);
+  for (int i = 0; i < 300000; ++i) {
+    const double base = i % 3 == 0 ? 1.0 + std::ldexp(unit(random) - 0.5, -(i % 50))
+                                   : std::exp2(2000 * unit(random) - 1000);
+    x.push_back(i % 7 == 0 ? std::bit_cast<double>(random()) : base);
+    // Most powers are finite.
+    const double most = 1090 / std::max(std::abs(std::log2(base)), 1e-300);
+    y.push_back(i % 5 == 0 ? std::round(20 * unit(random)) : most * (2 * unit(random) - 1));
+  }
+  std::vector<double> first;
+  testing::on_every_target([&](const char*) {
+    std::vector<double> got(x.size());
+    const TileInput inputs[] = {{x.data(), false}, {y.data(), false}};
+    find_tile_kernel("pow", DType::f64)->run(inputs, got.data(), got.size());
+    if (first.empty()) first = got;
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double error = error_in_ulp(got[i], std::pow(Wide{x[i]}, Wide{y[i]}));
+      worst = std::max(worst, error);
+      ASSERT_LE(error, 1.5) << x[i] << " " << y[i] << " " << got[i];
+      ASSERT_TRUE(std::isnan(got[i]) ||
+                  std::bit_cast<std::uint64_t>(got[i]) == std::bit_cast<std::uint64_t>(first[i]));
+    }
+    RecordProperty("pow_ulp", std::to_string(worst));
+  });
+}
+
 TEST(ElementwiseDouble, SelectsByBytes) {
   testing::on_every_target([](const char*) {
     for (std::size_t n = 0; n < 40; ++n) {

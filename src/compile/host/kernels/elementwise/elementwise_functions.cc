@@ -6,10 +6,10 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
-#include <limits>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_power-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
 #include "compile/host/kernels/elementwise/elementwise_math-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_math_more-inl.h"
@@ -24,22 +24,9 @@ struct Function {
   static HWY_INLINE VF run(VF x) { return function(x); }
 };
 
-// x to the power y, as C defines it, for values of f32: the power is rounded correctly but for one
-// in ten million.
+// x to the power y for values of f32: it is rounded correctly but for one in ten million.
 HWY_INLINE VD power(VD x, VD y) {
-  const VD infinity = set(std::numeric_limits<double>::infinity());
-  const VD magnitude = hn::Abs(x);
-  const VD half = hn::Mul(y, set(0.5));
-  const auto is_whole = hn::Eq(hn::Round(y), y);  // also where y is infinite
-  const auto is_odd = hn::And(is_whole, hn::Not(hn::Eq(hn::Round(half), half)));
-  VD result = exp2(hn::Mul(y, log2(magnitude)));
-  result = hn::IfThenElse(is_odd, hn::Or(result, sign_bit(x)), result);
-  const auto is_below = hn::And(hn::Lt(x, set(0.0)), hn::Lt(magnitude, infinity));
-  result = hn::IfThenElse(hn::AndNot(is_whole, is_below),
-                          set(std::numeric_limits<double>::quiet_NaN()), result);
-  const auto is_edge = hn::And(hn::Eq(x, set(-1.0)), hn::Eq(hn::Abs(y), infinity));
-  const auto is_one = hn::Or(hn::Eq(x, set(1.0)), hn::Eq(y, set(0.0)));
-  return hn::IfThenElse(hn::Or(is_edge, is_one), set(1.0), result);
+  return with_sign_and_edges(x, y, exp2(hn::Mul(y, log2(hn::Abs(x)))));
 }
 
 // Calls f for f64 vectors of the lanes.
