@@ -56,9 +56,9 @@ struct Ops {
   // Quotients of f64 are never rounded up to the next integer: that is further away than their
   // rounding error.
   static HWY_INLINE hn::Vec<hn::Half<D>> divided(hn::Vec<hn::Half<D>> x, hn::Vec<hn::Half<D>> y) {
-    using Signed = hn::RebindToSigned<hn::Half<D>>;
-    const Signed integers;
-    const hn::Rebind<double, Signed> floats;
+    using Integers = hn::RebindToSigned<hn::Half<D>>;
+    const Integers integers;
+    const hn::Rebind<double, Integers> floats;
     // Flipping the sign bit of an unsigned number subtracts 2^31.
     const double shift = kSigned ? 0.0 : 0x1p31;
     const auto flip = hn::Set(integers, kSigned ? 0 : std::numeric_limits<std::int32_t>::min());
