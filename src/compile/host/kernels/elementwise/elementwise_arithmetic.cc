@@ -129,25 +129,7 @@ struct Ops {
   struct Ge {
     static HWY_INLINE FlagV run(V x, V y) { return flag<E>(hn::Ge(x, y)); }
   };
-  struct Select {
-    static HWY_INLINE V run(FlagV which, V x, V y) {
-      return hn::IfThenElse(hn::RebindMask(D(), hn::Ne(which, hn::Zero(Bits()))), x, y);
-    }
-  };
 };
-
-template <class Op, class E>
-TileKernel unary() {
-  return kernel<Op, E, E>();
-}
-template <class Op, class E>
-TileKernel binary() {
-  return kernel<Op, E, E, E>();
-}
-template <class Op, class E>
-TileKernel compare() {
-  return kernel<Op, FlagOf<E>, E, E>();
-}
 
 template <class E, DType dtype>
 std::span<const Entry> table_of() {
@@ -172,7 +154,7 @@ std::span<const Entry> table_of() {
       {"rem", dtype, binary<PerLane<typename O::RemLane, E>, E>()},
       {"fma", dtype, kernel<typename O::Fma, E, E, E, E>()},
       {"clamp", dtype, kernel<typename O::Clamp, E, E, E, E>()},
-      {"select", dtype, kernel<typename O::Select, E, FlagOf<E>, E, E>()},
+      {"select", dtype, kernel<SelectOf<E>, E, FlagOf<E>, E, E>()},
       {"compare_eq", dtype, compare<typename O::Eq, E>()},
       {"compare_ne", dtype, compare<typename O::Ne, E>()},
       {"compare_lt", dtype, compare<typename O::Lt, E>()},

@@ -236,6 +236,19 @@ TileKernel kernel() {
   return result;
 }
 
+template <class Op, class E>
+TileKernel unary() {
+  return kernel<Op, E, E>();
+}
+template <class Op, class E>
+TileKernel binary() {
+  return kernel<Op, E, E, E>();
+}
+template <class Op, class E>
+TileKernel compare() {
+  return kernel<Op, FlagOf<E>, E, E>();
+}
+
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -100,6 +100,7 @@ HWY_INLINE VD pow(VD x, VD y) {
   const auto is_plain =
       hn::And(hn::And(hn::Gt(abs, set(0.0)), hn::Lt(abs, infinity)), hn::Lt(hn::Abs(y), infinity));
   const VD near = power_of_abs(hn::IfThenElse(is_plain, abs, set(1.0)), y);
+  if (hn::AllTrue(DD(), is_plain)) return with_sign_and_edges(x, y, near);
   const VD edge = exp2(hn::Mul(y, log2(abs)));
   return with_sign_and_edges(x, y, hn::IfThenElse(is_plain, near, edge));
 }

@@ -216,6 +216,17 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
+// Numbers E where the bool next to them is true, and others where it is false.
+template <class E>
+struct SelectOf {
+  using V = typename E::V;
+  using FlagV = typename FlagOf<E>::V;
+  static HWY_INLINE V run(FlagV which, V x, V y) {
+    const hn::DFromV<FlagV> flags;
+    return hn::IfThenElse(hn::RebindMask(typename E::D(), hn::Ne(which, hn::Zero(flags))), x, y);
+  }
+};
+
 struct Copy {
   template <class V>
   static HWY_INLINE V run(V x) {
