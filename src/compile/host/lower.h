@@ -193,8 +193,13 @@ struct MovedBox {
 /// All boxes of a move of an array of this shape: one, unless the equation permutes slices.
 std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
 
+/// The element type in registers for values of `dtype`: f16 and bf16 are computed as f32.
+DType lane_dtype(DType dtype);
+/// Whether the kernel of an elementwise equation leaves f32 that are still to be rounded to the
+/// half that the equation results in.
+bool must_round(const Function& function, const Equation& equation);
 /// The vector kernel of an elementwise equation: the name from its record with attributes and
-/// dtypes filled in. Results for f16 and bf16 are f32 that still have to be rounded.
+/// dtypes filled in.
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation);
 
 /// The instruction of a node.

@@ -35,9 +35,6 @@ void replace(std::string& text, const std::string& what, std::string_view with) 
   if (at != std::string::npos) text.replace(at, what.size(), with);
 }
 
-/// The element type in registers for values of `dtype`: f16 and bf16 are computed as f32.
-DType lane_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
-
 /// Whether f32 arithmetic on numbers of half precision gives such numbers.
 bool is_exact_in_half(const std::string& kernel) {
   constexpr std::string_view kExact[] = {"abs", "clamp", "max", "min", "neg", "select"};
@@ -45,6 +42,12 @@ bool is_exact_in_half(const std::string& kernel) {
 }
 
 }  // namespace
+
+DType lane_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
+
+bool must_round(const Function& function, const Equation& equation) {
+  return is_half(function.type(equation.results[0]).dtype) && !is_exact_in_half(*equation.op->host);
+}
 
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
@@ -122,7 +125,7 @@ class RegionBuilder {
     } else if (pattern == ops::Pattern::view) {
       read_view(equation);
     } else if (pattern == ops::Pattern::elementwise) {
-      (must_round(equation) ? unrounded_ : registers_)[result] = map(equation);
+      (must_round(f_, equation) ? unrounded_ : registers_)[result] = map(equation);
     } else if (is_column_sum(f_, equation)) {
       sum_columns(equation);
     } else {
@@ -140,10 +143,6 @@ class RegionBuilder {
     step.out_dtype = lane_dtype(f_.type(equation.results[0]).dtype);
     step.is_row = is_row(equation.results[0]);
     return add_step(step);
-  }
-
-  bool must_round(const Equation& equation) const {
-    return is_half(f_.type(equation.results[0]).dtype) && !is_exact_in_half(*equation.op->host);
   }
 
   /// A step of one input, between memory and lanes or within lanes.

@@ -24,7 +24,7 @@ Ints with_rounds(const Ints& contract) {
 /// A product of two vectors, matrices or larger arrays without a sum, which is written as one of
 /// elements.
 std::optional<LateProduct> outer_product(const Function& body, const Equation& mul) {
-  LateProduct product;
+  LateProduct product{};
   product.result = mul.results[0];
   Ints dims;
   for (const std::size_t i : {0U, 1U}) {
@@ -59,17 +59,27 @@ std::optional<LateProduct> product_of(const Function& body, const Equation& made
                      .rhs = made.operands[1],
                      .result = made.results[0],
                      .attributes = made.attributes,
-                     .views = {}};
+                     .views = {},
+                     .dtype = {}};
 }
 
 }  // namespace
+
+bool follows_sums(const Function& body, const Equation& equation) {
+  if (is_view(equation)) return true;
+  if (*equation.op->name != "convert") return false;
+  const DType from = body.type(equation.operands[0]).dtype;
+  const DType to = body.type(equation.results[0]).dtype;
+  return from == DType::f32 && is_half(to);
+}
 
 std::optional<LateProduct> late_product(const Function& body, ValueId term,
                                         const std::function<bool(ValueId)>& is_saved) {
   std::vector<Equation> views;
   const Equation* made = definition_of(body, term);
-  for (; made != nullptr && is_view(*made); made = definition_of(body, made->operands[0])) {
-    views.push_back(*made);
+  while (made != nullptr && follows_sums(body, *made)) {
+    if (is_view(*made)) views.push_back(*made);
+    made = definition_of(body, made->operands[0]);
   }
   if (made == nullptr) return std::nullopt;
   std::optional<LateProduct> product = product_of(body, *made);
@@ -80,6 +90,7 @@ std::optional<LateProduct> late_product(const Function& body, ValueId term,
   }
   if (kLeastShare * saved > num_elements(body.type(product->result).shape)) return std::nullopt;
   product->views.insert(product->views.end(), views.rbegin(), views.rend());
+  product->dtype = body.type(term).dtype;
   return product;
 }
 
@@ -89,7 +100,7 @@ ValueId product_of_rounds(Builder& b, const LateProduct& product, ValueId lhs, V
   attributes.set("rhs_contract", with_rounds(product.attributes.ints("rhs_contract")));
   ValueId sum = b.emit(dot_general_op, std::move(attributes), {lhs, rhs});
   for (const Equation& view : product.views) sum = b.emit(*view.op, view.attributes, {sum});
-  return sum;
+  return b.type(sum).dtype == product.dtype ? sum : convert(b, sum, product.dtype);
 }
 
 }  // namespace tessera::ops

@@ -15,7 +15,12 @@ struct LateProduct {
   ValueId result;
   Attributes attributes;        // of the dot_general
   std::vector<Equation> views;  // of its result, in order
+  DType dtype;                  // of the term, narrower than the result where it was converted
 };
+
+/// Whether an equation between a product and the sum of its rounds may follow the sum as well: a
+/// view, or a conversion of f32 to a half.
+bool follows_sums(const Function& body, const Equation& equation);
 
 /// The term of a sum over the rounds as a product that is computed after the loop. That pays if a
 /// round saves much fewer elements for it than its result has, as for the gradient of a matrix that

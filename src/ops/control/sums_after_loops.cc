@@ -77,12 +77,13 @@ class Sums {
     return terms;
   }
 
-  /// Whether all that reads the value are sums and views that sums read: nobody in the loop needs
-  /// it any more.
+  /// Whether all that reads the value are sums and views and conversions that sums read: nobody in
+  /// the loop needs it any more.
   bool feeds_sums(ValueId id) const {
     return uses_[id] == static_cast<int>(users_[id].size()) &&
            std::ranges::all_of(users_[id], [&](const Equation* user) {
-             return additions_.contains(user) || (is_view(*user) && feeds_sums(user->results[0]));
+             return additions_.contains(user) ||
+                    (follows_sums(body_, *user) && feeds_sums(user->results[0]));
            });
   }
 

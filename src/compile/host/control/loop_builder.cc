@@ -56,6 +56,13 @@ bool is_in_few_runs(const Elements& elements) {
   return runs <= kMostRuns;
 }
 
+/// Whether it reads the bits of halves as another dtype, or the other way round.
+bool casts_halves(const Function& function, const Equation& equation) {
+  const DType from = function.type(equation.operands[0]).dtype;
+  const DType to = function.type(equation.results[0]).dtype;
+  return from != to && (is_half(from) || is_half(to));
+}
+
 /// The operand with which a loop begins this result, or else kNoValue.
 ValueId carried(const Equation& equation, std::size_t result) {
   if (!equation.attributes.has("num_consts")) return ir::kNoValue;
@@ -111,7 +118,7 @@ LoopProgram::Part part_of(const Function& function, const Equation& equation, Va
 bool is_small(const Function& function, ValueId id) {
   const Type& type = function.type(id);
   const std::int64_t size = num_elements(type.shape);
-  return size > 0 && size <= kMostElements && !is_half(type.dtype);
+  return size > 0 && size <= kMostElements;
 }
 
 bool is_held_in_place(const Function& body, ValueId carry) {
@@ -163,13 +170,20 @@ std::optional<std::vector<LoopValue>> LoopBuilder::add(const Function& function,
   }
   for (auto& [reg, array] : arrays_) array = {.is_carry = array.is_carry};
   values_.assign(function.values.size(), {});
-  for (std::size_t i = 0; i < inputs.size(); ++i) values_[function.inputs[i]] = inputs[i];
   steps_ = &steps;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId id = function.inputs[i];
+    values_[id] = inputs[i];
+    values_[id].elements = halves_.widened(inputs[i].elements, function.type(id).dtype, steps);
+  }
   for (const Equation& equation : function.equations) {
     if (!add(function, equation)) return std::nullopt;
   }
   std::vector<LoopValue> outputs;
-  for (const ValueId id : function.outputs) outputs.push_back(values_[id]);
+  for (const ValueId id : function.outputs) {
+    outputs.push_back(values_[id]);
+    outputs.back().elements = for_memory(function, id);
+  }
   return outputs;
 }
 
@@ -189,12 +203,10 @@ bool LoopBuilder::add(const Function& function, const Equation& equation) {
     elements = constant(equation, function.type(result));
   } else if (are_held && ops::is(equation, ops::concatenate_op)) {
     elements = concatenate(function, equation);
-  } else if (are_held && ops::is_view(equation)) {
+  } else if (are_held && ops::is_view(equation) && !casts_halves(function, equation)) {
     elements = view(function, equation);
   } else if (are_held && pattern == ops::Pattern::elementwise) {
-    std::vector<Elements> given;
-    for (const ValueId id : operands) given.push_back(values_[id].elements);
-    elements = map(tile_kernel_of(function, equation), given, function.type(result));
+    elements = compute(function, equation);
   } else if (auto reduced = are_held ? reduce_rows(function, equation) : std::nullopt) {
     elements = *std::move(reduced);
   } else {
@@ -202,6 +214,15 @@ bool LoopBuilder::add(const Function& function, const Equation& equation) {
   }
   if (!is_in_few_runs(elements)) return call(function, equation);
   return true;
+}
+
+Elements LoopBuilder::compute(const Function& function, const Equation& equation) {
+  std::vector<Elements> given;
+  for (const ValueId id : equation.operands) given.push_back(values_[id].elements);
+  const Type& type = function.type(equation.results[0]);
+  const Type lanes = {lane_dtype(type.dtype), type.shape};
+  const Elements numbers = map(tile_kernel_of(function, equation), given, lanes);
+  return must_round(function, equation) ? halves_.rounded(numbers, type.dtype, *steps_) : numbers;
 }
 
 Elements LoopBuilder::constant(const Equation& equation, const Type& type) {
@@ -217,8 +238,8 @@ Elements LoopBuilder::constant(const Equation& equation, const Type& type) {
   const int reg = new_register(are_alike ? Type{type.dtype, {}} : type);
   const auto end = are_alike ? bytes.begin() + element : bytes.end();
   program_.constants.push_back({.reg = reg, .bytes = {bytes.begin(), end}});
-  if (!are_alike) return elements_of(reg);
-  return Elements(at(num_elements(type.shape)), Element{.reg = reg, .index = 0});
+  const Elements elements = from_memory(reg, type.dtype);
+  return are_alike ? Elements(at(num_elements(type.shape)), elements[0]) : elements;
 }
 
 // Of each operand a run of the dimension, for each index of the dimensions before it.
@@ -286,7 +307,7 @@ Element LoopBuilder::map_element(const kernels::TileKernel* kernel,
   return {.reg = reg, .index = 0};
 }
 
-// Of few rows of f32 or f64 along one dimension that is not the last: row after row.
+// Of few rows of floats along one dimension that is not the last: row after row.
 std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
                                                  const Equation& equation) {
   constexpr std::int64_t kMostRows = 16;
@@ -294,9 +315,9 @@ std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
   const bool is_max = ops::is(equation, ops::reduce_max_op);
   if (!is_sum && !is_max && !ops::is(equation, ops::reduce_min_op)) return std::nullopt;
   const Type& type = function.type(equation.operands[0]);
+  const DType dtype = lane_dtype(type.dtype);
   const ir::Ints& dims = equation.attributes.ints("dims");
-  const bool is_float = type.dtype == DType::f32 || type.dtype == DType::f64;
-  if (!is_float || dims.size() != 1 || dims[0] + 1 == type.rank()) return std::nullopt;
+  if (!is_float(dtype) || dims.size() != 1 || dims[0] + 1 == type.rank()) return std::nullopt;
   const std::int64_t rows = type.shape[at(dims[0])];
   if (rows > kMostRows) return std::nullopt;
   const std::int64_t length = num_elements({type.shape.begin() + dims[0] + 1, type.shape.end()});
@@ -305,12 +326,12 @@ std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
   for (std::size_t i = 0; i < from.size(); ++i) {
     terms[i / at(length) % at(rows)].push_back(from[i]);
   }
-  const Type& result = function.type(equation.results[0]);
+  const Type result = {dtype, function.type(equation.results[0]).shape};
   if (is_sum) {
-    const auto cuts = leaf_cuts({{.global_size = rows}}, function, equation, type.dtype);
+    const auto cuts = leaf_cuts({{.global_size = rows}}, function, equation, dtype);
     return sum_of(std::move(terms), cuts[0], result);
   }
-  const kernels::TileKernel* kernel = kernels::find_tile_kernel(is_max ? "max" : "min", type.dtype);
+  const kernels::TileKernel* kernel = kernels::find_tile_kernel(is_max ? "max" : "min", dtype);
   Elements most = terms[0];
   for (std::size_t i = 1; i < terms.size(); ++i) most = map(kernel, {most, terms[i]}, result);
   return most;
@@ -349,14 +370,16 @@ bool LoopBuilder::read_part(const Function& function, const Equation& equation) 
   const LoopValue from = values_[equation.operands[0]];
   const ValueId result = equation.results[0];
   LoopProgram::Part part = part_of(function, equation, result);
-  part.array = from.array >= 0 ? from.array : dense_register(from.elements);
+  const ValueId array = equation.operands[0];
+  part.array = from.array >= 0 ? from.array : dense_register(for_memory(function, array));
   part.part = new_register(function.type(result));
   Step step{.inputs = {part.array}, .outputs = {part.part}};
   add_starts(*starts, part, step);
   if (from.array >= 0 && !read_array(from, step)) return false;
-  values_[result].elements = elements_of(part.part);
+  const int made = part.part;
   step.part = std::make_shared<const LoopProgram::Part>(std::move(part));
   steps_->push_back(std::move(step));
+  values_[result].elements = from_memory(made, function.type(result).dtype);
   return true;
 }
 
@@ -365,7 +388,7 @@ bool LoopBuilder::write_part(const Function& function, const Equation& equation)
   const bool is_scatter = is_named(equation, "scatter");
   const ValueId given = equation.operands[is_scatter ? 2 : 1];
   const LoopValue to = values_[equation.operands[0]];
-  const Elements update = values_[given].elements;
+  const Elements update = for_memory(function, given);
   const auto starts = starts_of(function, equation, is_scatter ? 1 : 2);
   if (!starts || !may_overwrite(to) || update.empty()) return false;
   LoopProgram::Part part = part_of(function, equation, given);
@@ -480,25 +503,37 @@ bool LoopBuilder::call(const Function& function, const Equation& equation) {
   std::vector<int> inputs;
   for (const ValueId id : operands) {
     const LoopValue& value = values_[id];
-    inputs.push_back(value.array >= 0 ? value.array : dense_register(value.elements));
+    inputs.push_back(value.array >= 0 ? value.array : dense_register(for_memory(function, id)));
   }
   Step step{.call = made, .inputs = inputs};
   for (const ValueId id : operands) {
     if (values_[id].array >= 0 && !read_array(values_[id], step)) return false;
   }
   for (std::size_t i = 0; i < aliases->size(); ++i) {
-    LoopValue& result = values_[equation.results[i]];
     if ((*aliases)[i] >= 0) {
       step.outputs.push_back(inputs[at((*aliases)[i])]);
-      result = write_array(step.outputs.back(), step);
+      values_[equation.results[i]] = write_array(step.outputs.back(), step);
     } else {
       step.outputs.push_back(new_register(function.type(equation.results[i])));
-      result.elements = elements_of(step.outputs.back());
     }
   }
   std::erase(step.after, steps_->size());
+  const std::vector<int> outputs = step.outputs;
   steps_->push_back(std::move(step));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const ValueId id = equation.results[i];
+    if ((*aliases)[i] < 0) values_[id].elements = from_memory(outputs[i], function.type(id).dtype);
+  }
   return true;
+}
+
+Elements LoopBuilder::from_memory(int reg, DType dtype) {
+  return halves_.widened(elements_of(reg), dtype, *steps_);
+}
+
+/// The elements of a value that is no array.
+Elements LoopBuilder::for_memory(const Function& function, ValueId id) {
+  return halves_.narrowed(values_[id].elements, function.type(id).dtype, *steps_);
 }
 
 int LoopBuilder::dense_register(const Elements& elements) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "compile/host/control/half_registers.h"
 #include "compile/host/kernels/loop/loop_program.h"
 #include "compile/host/lower.h"
 
@@ -31,7 +32,7 @@ class LoopBuilder {
   using Steps = std::vector<kernels::LoopProgram::Step>;
 
   LoopBuilder(const LowerContext& context, kernels::LoopProgram& program)
-      : context_(context), program_(program) {}
+      : context_(context), program_(program), halves_(program) {}
 
   /// A register of its own for a value that a load or a carry fills.
   LoopValue add_register(const Type& type, bool is_in_place, bool is_carry);
@@ -63,6 +64,7 @@ class LoopBuilder {
   int new_register(const Type& type);
   Elements elements_of(int reg) const;
   bool add(const Function& function, const Equation& equation);
+  Elements compute(const Function& function, const Equation& equation);
   Elements constant(const Equation& equation, const Type& type);
   Elements concatenate(const Function& function, const Equation& equation) const;
   Elements view(const Function& function, const Equation& equation) const;
@@ -85,13 +87,16 @@ class LoopBuilder {
   bool depends_on(const Step& step, std::size_t earlier) const;
   LoopValue write_array(int array, Step& step);
   int dense_register(const Elements& elements);
+  Elements from_memory(int reg, DType dtype);
+  Elements for_memory(const Function& function, ValueId id);
   void add_starts(const std::vector<ValueId>& starts, kernels::LoopProgram::Part& part, Step& step);
   int register_of(const Elements& elements) const;
   int gather(Elements elements);
 
   const LowerContext& context_;
   kernels::LoopProgram& program_;
-  std::vector<LoopValue> values_;  // of the function that is added
+  HalfRegisters halves_;
+  std::vector<LoopValue> values_;  // of the function that is added; halves are elements of f32
   Steps* steps_ = nullptr;
   std::map<std::vector<std::pair<int, std::int64_t>>, int> gathered_;
   std::map<int, Array> arrays_;

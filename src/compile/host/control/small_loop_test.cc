@@ -20,8 +20,9 @@ using ir::ValueId;
 const std::vector<Shape> kShapes = {{},     {},   {1},       {2},  {3},     {4},   {7},
                                     {2, 3}, {16}, {3, 1, 5}, {64}, {5, 16}, {200}, {3, 47}};
 constexpr std::int64_t kMostElements = 2048;  // of a value of a small loop
-const std::vector<DType> kDTypes = {DType::f32,     DType::f32, DType::f32, DType::i32, DType::u32,
-                                    DType::boolean, DType::f64, DType::i64, DType::u8};
+const std::vector<DType> kDTypes = {DType::f32, DType::f32,     DType::f32, DType::i32,
+                                    DType::u32, DType::boolean, DType::f64, DType::i64,
+                                    DType::u8,  DType::bf16,    DType::f16};
 
 /// Appends random equations, all of which a small loop can hold.
 class RandomBody {
@@ -57,6 +58,7 @@ class RandomBody {
 
   /// Ops whose kernels are called.
   ValueId called(ValueId x) {
+    if (is_half(b_.type(x).dtype) && random_.chance(50)) x = ops::convert(b_, x, DType::f32);
     const Type type = b_.type(x);
     const std::int64_t size = num_elements(type.shape);
     if (type.dtype == DType::boolean) return x;
@@ -65,14 +67,15 @@ class RandomBody {
       case 0: {
         if (type.rank() == 0) return ops::reduce_max(b_, x, {});
         const Ints dims = {random_.between(0, type.rank() - 1)};
-        const std::string op = random_.choose(std::vector<std::string>{"max", "min", "sum", "sum"});
+        const bool is_summed = !is_half(type.dtype) && random_.chance(50);
+        const std::string op = is_summed ? "sum" : random_.chance(50) ? "max" : "min";
         return b_.emit("reduce_" + op, {{"dims", dims}}, {x});
       }
       case 1:
-        return ops::reduce_sum(b_, flat, {0});
+        return is_half(type.dtype) ? x : ops::reduce_sum(b_, flat, {0});
       case 2: {
         const ValueId y = ops::reshape(b_, of_type(type), {size});
-        if (type.dtype != DType::f32) return y;
+        if (type.dtype != DType::f32 && type.dtype != DType::bf16) return y;
         return ops::dot_general(b_, flat, y, {.lhs_contract = {0}, .rhs_contract = {0}});
       }
       case 3: {

@@ -11,23 +11,11 @@
 #include <type_traits>
 
 #include "compile/host/kernels/dot/dot_pack-inl.h"
-#include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
-#include "compile/host/kernels/gemm/gemm_pack-inl.h"
+#include "compile/host/kernels/dot/vector_products-inl.h"
 #include "compile/host/kernels/parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::vector_products::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace tiles = gemm::HWY_NAMESPACE;
-
-using Group = VectorProducts::Group;
-using Run = VectorProducts::Run;
-// Four terms of so many grains are transposed at once.
-template <class T>
-using Lanes = hn::CappedTag<T, sizeof(T) == 8 ? 4 : VectorProducts::kGroup>;
-template <class T>
-constexpr std::size_t kLanes = hn::MaxLanes(Lanes<T>());
-
 // Adds the terms of a run from `first` on.
 template <class T>
 HWY_INLINE T add_terms(const T* a, const T* b, const Run& run, std::int64_t first, T sum) {
@@ -86,7 +74,6 @@ HWY_INLINE std::int64_t add_common_terms(const T* a, const T* b, const Run* runs
 
 template <class T>
 HWY_INLINE void sum_group(const T* a, const T* b, const Group& group, T* totals) {
-  std::fill_n(totals, VectorProducts::kGroup, T{0});
   for (const auto& runs : group.rounds) {
     std::int64_t common = 0;
     if constexpr (kHasLanes<T>) common = add_common_terms(a, b, runs.data(), totals);
@@ -95,30 +82,13 @@ HWY_INLINE void sum_group(const T* a, const T* b, const Group& group, T* totals)
   }
 }
 
-// The sum of all grains by the tree: two nodes are added as soon as they are the halves of a
-// subtree.
-template <class T>
-HWY_INLINE T sum_tree_of(std::span<const Group> groups, const T* a, const T* b) {
-  T nodes[64];
-  std::size_t waiting = 0, done = 0;
-  for (const Group& group : groups) {
-    HWY_ALIGN T totals[VectorProducts::kGroup];
-    sum_group(a, b, group, totals);
-    for (std::size_t i = 0; i < group.grains; ++i) {
-      nodes[waiting++] = totals[i];
-      for (std::size_t left = ++done; left % 2 == 0; left /= 2, --waiting)
-        nodes[waiting - 2] += nodes[waiting - 1];
-    }
-  }
-  for (; waiting > 1; --waiting) nodes[waiting - 2] += nodes[waiting - 1];
-  return nodes[0];
-}
-
 float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
-  return sum_tree_of(groups, a, b);
+  return sum_tree_of<float>(
+      groups, [&](const Group& group, float* totals) HWY_ATTR { sum_group(a, b, group, totals); });
 }
 double sum_wide_tree(std::span<const Group> groups, const double* a, const double* b) {
-  return sum_tree_of(groups, a, b);
+  return sum_tree_of<double>(
+      groups, [&](const Group& group, double* totals) HWY_ATTR { sum_group(a, b, group, totals); });
 }
 
 }  // namespace tessera::kernels::vector_products::HWY_NAMESPACE
@@ -197,15 +167,6 @@ std::optional<VectorProducts> VectorProducts::of(std::span<const GemmProblem> pr
 }
 
 std::int64_t VectorProducts::flops() const { return 2 * terms_ * std::ssize(a_); }
-
-template <class T, class Sum>
-void VectorProducts::run_with(Sum sum, const T* a, const T* b, T* c, int part) const {
-  const std::int64_t batches = std::ssize(a_);
-  for (std::int64_t i = batches * part / num_parts_; i < batches * (part + 1) / num_parts_; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    c[c_[at]] = sum(groups_, a + a_[at], b + b_[at]);
-  }
-}
 
 void VectorProducts::run(const float* a, const float* b, float* c, int part) const {
   run_with(HWY_DYNAMIC_DISPATCH(sum_tree), a, b, c, part);

@@ -32,6 +32,9 @@ class VectorProducts {
 
   /// Empty if the problems are not of this kind, or have few terms.
   static std::optional<VectorProducts> of(std::span<const GemmProblem> problems, int num_workers);
+  /// Of bf16.
+  static std::optional<VectorProducts> of_bf16(std::span<const GemmProblem> problems, DotUnit unit,
+                                               int num_workers);
 
   std::int64_t flops() const;
   /// Parts are independent.
@@ -39,16 +42,24 @@ class VectorProducts {
   std::int64_t scratch_bytes() const { return 0; }
   void run(const float* a, const float* b, float* c, int part) const;
   void run(const double* a, const double* b, double* c, int part) const;
+  void run(const std::uint16_t* a, const std::uint16_t* b, float* c, int part) const;
 
  private:
   VectorProducts() = default;
-  template <class T, class Sum>
-  void run_with(Sum sum, const T* a, const T* b, T* c, int part) const;
+  template <class T, class To, class Sum>
+  void run_with(const Sum& sum, const T* a, const T* b, To* c, int part) const {
+    const std::int64_t batches = std::ssize(a_);
+    for (std::int64_t i = batches * part / num_parts_; i < batches * (part + 1) / num_parts_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      c[c_[at]] = sum(std::span<const Group>(groups_), a + a_[at], b + b_[at]);
+    }
+  }
 
   std::vector<Group> groups_;
   std::vector<std::int64_t> a_, b_, c_;  // per batch
   std::int64_t terms_ = 0;
   int num_parts_ = 1;
+  DotUnit unit_ = DotUnit::portable;  // of bf16
 };
 
 }  // namespace tessera::kernels

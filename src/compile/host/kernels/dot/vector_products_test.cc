@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -87,6 +89,16 @@ std::vector<std::uint64_t> wanted_bits(const Case<T>& made) {
   }
 }
 
+/// Products of bf16 have sums of f32.
+Case<std::uint16_t> as_bf16(const Case<float>& made) {
+  const auto narrow = [](const std::vector<float>& from) {
+    std::vector<std::uint16_t> to;
+    for (const float x : from) to.push_back(bfloat16(x).bits());
+    return to;
+  };
+  return {made.problem, narrow(made.a), narrow(made.b), made.batches};
+}
+
 template <class T>
 void expect_the_bits_of_plans() {
   Random random{std::mt19937(7)};
@@ -109,6 +121,42 @@ void expect_the_bits_of_plans() {
 
 TEST(VectorProducts, HaveTheBitsOfGemmOnEveryTarget) { expect_the_bits_of_plans<float>(); }
 TEST(VectorProducts, HaveTheBitsOfDotPlansOnEveryTarget) { expect_the_bits_of_plans<double>(); }
+
+/// Factors and sums of all sizes, some of them so small that units replace them by zeros.
+void scale(Random& random, std::vector<float>& values) {
+  for (float& x : values) {
+    const auto exponent = static_cast<int>(random.integer(0, 9));
+    x = exponent == 0 ? 0.0F : exponent < 6 ? x : std::ldexp(x, -60 - exponent);
+  }
+}
+
+TEST(VectorProducts, OfBf16HaveTheBitsOfGemmWithEachUnit) {
+  Random random{std::mt19937(11)};
+  std::map<DotUnit, int> taken;
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t gap = i % 2, most = random.integer(20, 200);
+    auto floats = make_case<float>(random, random.integer(1, 21), most, gap);
+    if (i % 3 == 0) scale(random, floats.a);
+    if (i % 3 != 1) scale(random, floats.b);
+    const auto made = as_bf16(floats);
+    for (const DotUnit unit : kDotUnits) {
+      testing::on_every_target([&](const char*) {
+        const auto products = VectorProducts::of_bf16({&made.problem, 1}, unit, 3);
+        if (!products) return;
+        ++taken[unit];
+        const GemmPlan plan(made.problem, unit, 1);
+        const auto run_of = [&](const auto& kernel) {
+          std::vector<float> c(static_cast<std::size_t>(2 * made.batches), -1.0F);
+          for (int part = kernel.num_parts(); part-- > 0;)
+            kernel.run(made.a.data(), made.b.data(), c.data(), part);
+          return bits(c);
+        };
+        EXPECT_EQ(run_of(*products), run_of(plan)) << name(unit) << ", case " << i;
+      });
+    }
+  }
+  for (const DotUnit unit : kDotUnits) EXPECT_EQ(taken[unit] > 20, has_dot_unit(unit));
+}
 
 TEST(VectorProducts, TakeNothingElse) {
   Random random{std::mt19937(1)};
