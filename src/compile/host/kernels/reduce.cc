@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 #include <type_traits>
 
@@ -43,6 +44,8 @@ void merge_dims(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& s
 }
 
 namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
@@ -157,16 +160,25 @@ bool has_short_sums(const ReduceProblem& p) {
 bool is_rowwise(const ReduceProblem& p) {
   const bool is_taken = p.dtype == DType::f32 || (p.dtype == DType::f64 && !has_short_sums(p));
   return p.kind == ReduceKind::sum && is_taken && p.lanes16 && !p.reduced_strides.empty() &&
-         p.reduced_strides.back() == 1 && p.reduced_strides.size() <= 2;
+         p.reduced_strides.back() == 1;
 }
 
-std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
-  std::vector<LeafRuns> leaves;
+/// The grains of a row. Those with runs in the same places share them in the table.
+RowSum leaf_runs(const ReduceProblem& p) {
+  RowSum sum;
+  std::map<std::vector<std::int64_t>, std::int64_t> first_runs;  // by the extents before the last
   for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
-    leaves.push_back(
-        {.offset = offset, .runs = sizes.size() == 2 ? sizes[0] : 1, .length = sizes.back()});
+    LeafRuns leaf{.offset = offset, .runs = 0, .length = sizes.back()};
+    if (num_elements(sizes) > 0) {
+      const std::vector<std::int64_t> outer(sizes.begin(), sizes.end() - 1);
+      const auto [known, is_new] = first_runs.try_emplace(outer, std::ssize(sum.run_offsets));
+      if (is_new) for_each_run(p, sizes, [&](std::int64_t run) { sum.run_offsets.push_back(run); });
+      leaf.runs = num_elements(outer);
+      leaf.first_run = known->second;
+    }
+    sum.leaves.push_back(leaf);
   });
-  return leaves;
+  return sum;
 }
 
 /// A term of a row, or a sum that takes its place; none where nothing was added.
@@ -200,12 +212,6 @@ ShortRowSum short_row_sum(std::span<const LeafRuns> leaves) {
     tree.push(lanes[0]);
   }
   if (sum.length > 0) sum.result = tree.finish().number;
-  return sum;
-}
-
-RowSum row_sum(std::vector<LeafRuns> leaves) {
-  RowSum sum{.leaves = std::move(leaves), .of_short = {}};
-  sum.of_short = short_row_sum(sum.leaves);
   return sum;
 }
 
@@ -270,19 +276,13 @@ void run_short(const ReduceProblem& p, const ShortRowSum& sum, const double* in,
   }
 }
 
-/// Sums rows. Grain sums are collected, so that the trees of many rows can be added up at once.
+/// Grain sums are collected, so that the trees of many rows can be added up at once.
 template <typename T>
-void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows<T>& rows, T* to) {
-  if constexpr (std::is_same_v<T, float>) {
-    // Of few rows, a block would be all but empty.
-    constexpr std::int64_t kManyRows = 16;
-    if (sum.of_short.length > 0 && rows.rows >= kManyRows)
-      return sum_short_rows(rows, sum.of_short, to);
-  }
-  const std::span<const LeafRuns> leaves = sum.leaves;
+void sum_trees(std::span<const LeafRuns> leaves, const std::int64_t* run_offsets,
+               const ReduceRows<T>& rows, T* to) {
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());
   if (num_leaves <= 1) {
-    if (num_leaves == 1) return sum_leaves(rows, leaves, run_stride, to);
+    if (num_leaves == 1) return sum_leaves(rows, leaves, run_offsets, to);
     std::fill_n(to, rows.rows, T{0});
     return;
   }
@@ -293,7 +293,7 @@ void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows<T>& r
     const ReduceRows<T> some = {.from = rows.from + row * rows.row_stride,
                                 .rows = std::min(step, rows.rows - row),
                                 .row_stride = rows.row_stride};
-    sum_leaves(some, leaves, run_stride, waiting.data());
+    sum_leaves(some, leaves, run_offsets, waiting.data());
     if (std::has_single_bit(leaves.size())) {
       add_leaf_pairs(waiting.data(), some.rows, num_leaves, to + row);
       continue;
@@ -308,6 +308,17 @@ void sum_rows(const RowSum& sum, std::int64_t run_stride, const ReduceRows<T>& r
   }
 }
 
+template <typename T>
+void sum_rows(const RowSum& sum, const ReduceRows<T>& rows, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Of few rows, a block would be all but empty.
+    constexpr std::int64_t kManyRows = 16;
+    if (sum.of_short.length > 0 && rows.rows >= kManyRows)
+      return sum_short_rows(rows, sum.of_short, to);
+  }
+  sum_trees(std::span<const LeafRuns>(sum.leaves), sum.run_offsets.data(), rows, to);
+}
+
 /// Sums all neighbouring rows along the last kept dimension in one call.
 template <typename T>
 void run_rows(const ReduceProblem& p, const RowSum& sum, const T* in, T* out, std::int64_t begin,
@@ -317,7 +328,7 @@ void run_rows(const ReduceProblem& p, const RowSum& sum, const T* in, T* out, st
     const ReduceRows<T> rows = {.from = in + kept_offset(p, begin),
                                 .rows = std::min(end - begin, last - begin % last),
                                 .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
-    sum_rows(sum, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
+    sum_rows(sum, rows, out + begin);
     begin += rows.rows;
   }
 }
@@ -326,16 +337,15 @@ void run_rows(const ReduceProblem& p, const RowSum& sum, const T* in, T* out, st
 
 RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
     : kind_(kind), length_(cuts.back()) {
-  std::vector<LeafRuns> leaves;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    leaves.push_back({.offset = cuts[i], .runs = 1, .length = cuts[i + 1] - cuts[i]});
+    sum_.leaves.push_back({.offset = cuts[i], .length = cuts[i + 1] - cuts[i]});
   }
-  sum_ = row_sum(std::move(leaves));
+  sum_.of_short = short_row_sum(sum_.leaves);
 }
 
 void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
   if (kind_ == ReduceKind::sum) {
-    return sum_rows<float>(sum_, 0, {.from = from, .rows = rows, .row_stride = length_}, to);
+    return sum_rows<float>(sum_, {.from = from, .rows = rows, .row_stride = length_}, to);
   }
   std::fill_n(to, rows, identity_of<float>(kind_));
   join_rows({kind_, DType::f32},
@@ -359,12 +369,29 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
     merge_dims(problem_.kept_extents, problem_.kept_strides);
     rows_.of_short = short_sum(problem_);
   }
-  if (is_rowwise(problem_)) rows_ = row_sum(leaf_runs(problem_));
   num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
+  if (!is_rowwise(problem_)) return;
+  rows_ = leaf_runs(problem_);
+  rows_.of_short = short_row_sum(rows_.leaves);
+  if (num_outputs_ > 0 && num_outputs_ < num_workers)
+    share_results(num_parts_for(num_workers, terms, kMinPartTerms, terms));
+}
+
+/// A part sums grains of one result. They are a subtree, since their number is a power of two.
+void ReducePlan::share_results(std::int64_t most_parts) {
+  const std::int64_t num_leaves = std::ssize(rows_.leaves);
+  const std::int64_t pieces = most_parts / num_outputs_;
+  if (pieces <= 1 || num_leaves <= 1) return;
+  const auto least = static_cast<std::uint64_t>((num_leaves + pieces - 1) / pieces);
+  leaves_of_part_ = static_cast<std::int64_t>(std::bit_ceil(least));
+  parts_of_each_ = (num_leaves + leaves_of_part_ - 1) / leaves_of_part_;
+  num_parts_ = static_cast<int>(num_outputs_ * parts_of_each_);
 }
 
 std::int64_t ReducePlan::scratch_bytes() const {
   if (any_order_ != nullptr) return any_order_->scratch_bytes();
+  if (leaves_of_part_ > 0)
+    return num_parts_ * static_cast<std::int64_t>(size_bytes(problem_.dtype));
   return columns_ == nullptr ? 0 : columns_->scratch_bytes();
 }
 
@@ -372,7 +399,27 @@ void ReducePlan::join(void* scratch, void* output) const {
   if (any_order_ != nullptr) {
     return any_order_->join(static_cast<std::byte*>(scratch), static_cast<std::byte*>(output));
   }
-  columns_->join(scratch, output);
+  if (columns_ != nullptr) return columns_->join(scratch, output);
+  const auto join_as = [&](auto zero) {
+    using T = decltype(zero);
+    const T* sum = static_cast<const T*>(scratch);
+    for (std::int64_t i = 0; i < num_outputs_; ++i) {
+      SmallTree<T> tree;
+      for (std::int64_t part = 0; part < parts_of_each_; ++part) tree.push(*sum++);
+      static_cast<T*>(output)[i] = tree.finish();
+    }
+  };
+  return problem_.dtype == DType::f64 ? join_as(double{}) : join_as(float{});
+}
+
+template <typename T>
+void ReducePlan::sum_part(const T* input, T* scratch, int part) const {
+  const std::int64_t begin = part % parts_of_each_ * leaves_of_part_;
+  const std::int64_t end = std::min(begin + leaves_of_part_, std::ssize(rows_.leaves));
+  const auto leaves = std::span(rows_.leaves).subspan(at(begin), at(end - begin));
+  const T* const from = input + kept_offset(problem_, part / parts_of_each_);
+  sum_trees<T>(leaves, rows_.run_offsets.data(), {.from = from, .rows = 1, .row_stride = 0},
+               scratch + part);
 }
 
 void ReducePlan::run(const void* input, void* output, void* scratch, int part) const {
@@ -393,6 +440,8 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
   if (is_rowwise(p)) {
     const auto run_as = [&](auto zero) {
       using T = decltype(zero);
+      if (leaves_of_part_ > 0)
+        return sum_part(static_cast<const T*>(input), static_cast<T*>(scratch), part);
       run_rows(p, rows_, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
     };
     return p.dtype == DType::f64 ? run_as(double{}) : run_as(float{});

@@ -34,7 +34,8 @@ struct ReduceProblem {
 
 /// A grain of a row: `runs` runs of `length` consecutive terms each.
 struct LeafRuns {
-  std::int64_t offset = 0;  // of the first term
+  std::int64_t offset = 0;     // of the first term
+  std::int64_t first_run = 0;  // where, in a table, the offsets of the runs from there begin
   std::int64_t runs = 1;
   std::int64_t length = 0;  // terms of a run
 };
@@ -55,7 +56,8 @@ struct ShortRowSum {
 /// How rows are summed.
 struct RowSum {
   std::vector<LeafRuns> leaves;
-  ShortRowSum of_short;
+  std::vector<std::int64_t> run_offsets = {0};  // the table
+  ShortRowSum of_short = {};
 };
 
 /// Reduces dense, adjacent rows of f32 by a max, a min, or a sum as with one reduced dimension and
@@ -86,10 +88,16 @@ class ReducePlan {
   void join(void* scratch, void* output) const;
 
  private:
+  void share_results(std::int64_t most_parts);
+  template <typename T>
+  void sum_part(const T* input, T* scratch, int part) const;
+
   ReduceProblem problem_;
   std::shared_ptr<const AnyOrder> any_order_;  // makes the results, unless it is null
   std::shared_ptr<const ColumnSums> columns_;  // the same
   RowSum rows_;                                // for rows that are summed with lanes16
+  std::int64_t leaves_of_part_ = 0;            // of a result; 0: parts make whole results
+  std::int64_t parts_of_each_ = 1;             // result, with leaves_of_part_
   std::int64_t num_outputs_;
   int num_parts_;
 };

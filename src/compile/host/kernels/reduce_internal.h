@@ -26,11 +26,11 @@ struct ReduceRows {
 
 // Chosen at run time for this machine; see reduce_rows-inl.h.
 
-/// The sums of all grains with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
+/// The sums of all grains with 16 lanes each: to[row * leaves + leaf].
 void sum_leaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
-                std::int64_t run_stride, float* to);
+                const std::int64_t* run_offsets, float* to);
 void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
-                std::int64_t run_stride, double* to);
+                const std::int64_t* run_offsets, double* to);
 /// The sums of short rows.
 void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.

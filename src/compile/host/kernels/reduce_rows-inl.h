@@ -59,7 +59,8 @@ HWY_INLINE void FinishLeaf(typename Terms<T>::V* sums, T* quad) {
 
 /// Sums a grain in 16 interleaved accumulators and folds them to four.
 template <typename T>
-HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, std::int64_t run_stride, T* quad) {
+HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, const std::int64_t* run_offsets,
+                        T* quad) {
   constexpr std::int64_t kN = Terms<T>::kN, kVectors = Terms<T>::kVectors;
   const typename Terms<T>::D d;
   typename Terms<T>::V sums[static_cast<std::size_t>(kVectors)];
@@ -71,17 +72,18 @@ HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, std::int64_t run_st
     return FinishLeaf<T>(sums, quad);
   }
   const std::int64_t whole = leaf.length / 16 * 16;
-  for (std::int64_t run = 0; run < leaf.runs; ++run, from += run_stride) {
+  for (std::int64_t run = 0; run < leaf.runs; ++run) {
+    const T* const terms = from + run_offsets[leaf.first_run + run];
     for (std::int64_t i = 0; i < whole; i += 16) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        sums[v] = hn::Add(sums[v], hn::LoadU(d, from + i + v * kN));
+        sums[v] = hn::Add(sums[v], hn::LoadU(d, terms + i + v * kN));
       }
     }
     // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
     // accumulator is ever -0.0, since all start at +0.0.
     for (std::int64_t v = 0; whole + v * kN < leaf.length; ++v) {
       const auto rest = static_cast<std::size_t>(leaf.length - whole - v * kN);
-      sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, from + whole + v * kN));
+      sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, terms + whole + v * kN));
     }
   }
   FinishLeaf<T>(sums, quad);
@@ -108,14 +110,14 @@ HWY_INLINE void FoldQuads(const T* quads, std::int64_t count, T* to) {
 
 template <typename T>
 HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns> leaves,
-                            std::int64_t run_stride, T* to) {
+                            const std::int64_t* run_offsets, T* to) {
   constexpr std::int64_t kWaiting = 128;  // a multiple of the lanes
   HWY_ALIGN T quads[kWaiting * kQuad] = {};
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     const T* from = rows.from + row * rows.row_stride;
     for (const LeafRuns& leaf : leaves) {
-      SumLeaf(from + leaf.offset, leaf, run_stride, quads + count * kQuad);
+      SumLeaf(from + leaf.offset, leaf, run_offsets, quads + count * kQuad);
       if (++count < kWaiting) continue;
       FoldQuads(quads, count, to);
       to += count;
@@ -126,12 +128,12 @@ HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns>
 }
 
 void SumLeaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
-               std::int64_t run_stride, float* to) {
-  SumLeavesOf(rows, leaves, run_stride, to);
+               const std::int64_t* run_offsets, float* to) {
+  SumLeavesOf(rows, leaves, run_offsets, to);
 }
 void SumWideLeaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
-                   std::int64_t run_stride, double* to) {
-  SumLeavesOf(rows, leaves, run_stride, to);
+                   const std::int64_t* run_offsets, double* to) {
+  SumLeavesOf(rows, leaves, run_offsets, to);
 }
 
 /// Sums as many rows at once as a block has: each of their terms is a line of the block.

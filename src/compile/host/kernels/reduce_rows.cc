@@ -24,12 +24,12 @@ HWY_EXPORT(AddWideRow);
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 void sum_leaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
-                std::int64_t run_stride, float* to) {
-  HWY_DYNAMIC_DISPATCH(SumLeaves)(rows, leaves, run_stride, to);
+                const std::int64_t* run_offsets, float* to) {
+  HWY_DYNAMIC_DISPATCH(SumLeaves)(rows, leaves, run_offsets, to);
 }
 void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
-                std::int64_t run_stride, double* to) {
-  HWY_DYNAMIC_DISPATCH(SumWideLeaves)(rows, leaves, run_stride, to);
+                const std::int64_t* run_offsets, double* to) {
+  HWY_DYNAMIC_DISPATCH(SumWideLeaves)(rows, leaves, run_offsets, to);
 }
 void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to) {
   HWY_DYNAMIC_DISPATCH(SumShortRows)(rows, sum, to);

@@ -268,6 +268,37 @@ Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
   return cuts;
 }
 
+/// Sums of nearly all of an array, whose results are fewer than the threads.
+template <typename T>
+void check_few_results(Random& random, std::int64_t results) {
+  const Sizes shape = {random.integer(1, 12), random.integer(20, 70), random.integer(33, 300)};
+  const std::int64_t size = num_elements(shape);
+  ReduceProblem p{.kind = ReduceKind::sum,
+                  .dtype = testing::dtype_of<T>(),
+                  .kept_extents = {results},
+                  .kept_strides = {size},
+                  .reduced_extents = shape,
+                  .reduced_strides = {shape[1] * shape[2], shape[2], 1},
+                  .cuts = {},
+                  .lanes16 = true};
+  for (const std::int64_t extent : shape)
+    p.cuts.push_back(even_cuts(extent, random.integer(2, 40)));
+  const auto values = random_values<T>(random, at(results * size));
+  const int num_parts = ReducePlan(p, kNumWorkers).num_parts();
+  EXPECT_TRUE(size < 2 * 32 * 1024 || num_parts > results);
+  ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())));
+}
+
+TEST(Reduce, PartsShareFewResults) {
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    for (int i = 0; i < num_cases(40); ++i) {
+      check_few_results<float>(random, random.integer(1, 3));
+      check_few_results<double>(random, random.integer(1, 3));
+    }
+  });
+}
+
 /// A sum over the first and the third of four dimensions; `order` is their order in memory.
 ReduceProblem columns_problem(const Sizes& shape, std::vector<std::size_t> order, Sizes leaves) {
   Sizes strides(4);

@@ -97,9 +97,11 @@ HWY_INLINE VD scale_by_power(VD x, VL q) {
 }
 
 HWY_INLINE VD exp(VD x) {
-  // For x beyond these bounds the result is inf or 0.
-  const auto [q, p] = exp_parts(bound(x, -746.0, 711.0));
-  return scale_by_power(hn::Add(p, set(1.0)), q);
+  // As for f32, zeros are not left to rounding.
+  const MD is_zero = hn::Lt(x, set(-746.0));
+  const VD limited = hn::IfThenElse(hn::Gt(x, set(711.0)), set(711.0), x);
+  const auto [q, p] = exp_parts(hn::IfThenZeroElse(is_zero, limited));
+  return hn::IfThenZeroElse(is_zero, scale_by_power(hn::Add(p, set(1.0)), q));
 }
 
 // exp(x) / 2, also where exp(x) would be infinite.
