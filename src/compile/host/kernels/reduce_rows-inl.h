@@ -57,20 +57,37 @@ HWY_INLINE void FinishLeaf(typename Terms<T>::V* sums, T* quad) {
   StoreQuad(typename F::D(), sums, quad);
 }
 
+/// The accumulators of 1 to 16 terms, folded to four, by blocks of four terms. They may be -0.0.
+template <typename T>
+HWY_INLINE void SumShortLeaf(const T* from, std::int64_t length, T* quad) {
+  const hn::CappedTag<T, kQuad> d;
+  const auto block = [&](std::int64_t first) HWY_ATTR {
+    const std::int64_t rest = length - first;
+    if (rest >= kQuad) return hn::LoadU(d, from + first);
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(rest)), d, from + first);
+  };
+  auto sum = block(0);
+  if (length > 2 * kQuad) sum = hn::Add(sum, block(2 * kQuad));
+  if (length > 3 * kQuad) {
+    sum = hn::Add(sum, hn::Add(block(kQuad), block(3 * kQuad)));
+  } else if (length > kQuad) {
+    sum = hn::Add(sum, block(kQuad));
+  }
+  hn::Store(sum, d, quad);
+}
+
 /// Sums a grain in 16 interleaved accumulators and folds them to four.
 template <typename T>
 HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, const std::int64_t* run_offsets,
                         T* quad) {
   constexpr std::int64_t kN = Terms<T>::kN, kVectors = Terms<T>::kVectors;
+  // Without terms nothing may be read: even an empty masked load of one lane reads its address.
+  constexpr bool kHasQuads = hn::MaxLanes(hn::CappedTag<T, kQuad>()) == kQuad;
+  if (kHasQuads && leaf.runs == 1 && leaf.length > 0 && leaf.length <= 16)
+    return SumShortLeaf(from, leaf.length, quad);
   const typename Terms<T>::D d;
   typename Terms<T>::V sums[static_cast<std::size_t>(kVectors)];
   for (auto& sum : sums) sum = hn::Zero(d);
-  // Without terms nothing may be read: even an empty masked load of one lane reads its address.
-  if (leaf.runs == 1 && leaf.length > 0 && leaf.length <= kN) {
-    const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
-    sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
-    return FinishLeaf<T>(sums, quad);
-  }
   const std::int64_t whole = leaf.length / 16 * 16;
   for (std::int64_t run = 0; run < leaf.runs; ++run) {
     const T* const terms = from + run_offsets[leaf.first_run + run];
@@ -97,7 +114,7 @@ HWY_INLINE void FoldQuads(const T* quads, std::int64_t count, T* to) {
   for (std::int64_t i = 0; i < count; i += kN) {
     typename Terms<T>::V a, b, c, e;
     hn::LoadInterleaved4(d, quads + i * kQuad, a, b, c, e);
-    const auto sums = hn::Add(hn::Add(a, c), hn::Add(b, e));
+    const auto sums = hn::Add(hn::Add(hn::Add(a, c), hn::Add(b, e)), hn::Zero(d));  // not -0.0
     if (i + kN <= count) {
       hn::StoreU(sums, d, to + i);
     } else {

@@ -36,6 +36,7 @@ struct Sum {
 /// NaN wins, and -0 is below +0.
 template <bool kIsMin>
 struct Extreme {
+  static constexpr bool kIsMinimum = kIsMin;
   template <typename T>
   static T One(T a, T b) {
     const T best = better(kIsMin ? ReduceKind::min : ReduceKind::max, a, b);
@@ -88,11 +89,44 @@ void JoinColumnsOf(const TermGroups& rows, T* to) {
   }
 }
 
+/// The extreme of at least one vector of floats, by instructions that may lose NaN and the sign of
+/// zeros. Returns false if there is a NaN, or the extreme is zero.
+template <bool kIsMin, typename T>
+HWY_INLINE bool FindNumber(const T* from, std::int64_t length, T& found) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto join = [](V a, V b) HWY_ATTR { return kIsMin ? hn::Min(a, b) : hn::Max(a, b); };
+  V best[4];
+  for (V& vector : best) vector = hn::LoadU(d, from);
+  auto are_numbers = hn::Eq(best[0], best[0]);
+  const auto add = [&](V& to, std::int64_t at) HWY_ATTR {
+    const V x = hn::LoadU(d, from + at);
+    are_numbers = hn::And(are_numbers, hn::Eq(x, x));
+    to = join(to, x);
+  };
+  std::int64_t i = lanes;
+  for (; i + 4 * lanes <= length; i += 4 * lanes) {
+    for (std::int64_t v = 0; v < 4; ++v) add(best[v], i + v * lanes);
+  }
+  for (; i + lanes <= length; i += lanes) add(best[0], i);
+  if (i < length) add(best[1], length - lanes);
+  if (!hn::AllTrue(d, are_numbers)) return false;
+  const V all = join(join(best[0], best[1]), join(best[2], best[3]));
+  found = hn::GetLane(kIsMin ? hn::MinOfLanes(d, all) : hn::MaxOfLanes(d, all));
+  return found != 0;
+}
+
 /// Four vectors are joined in turn, so that one need not wait for the one before.
 template <class Join, typename T>
 HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if constexpr (std::is_floating_point_v<T>) {
+    T number;
+    if (length >= lanes && FindNumber<Join::kIsMinimum>(from, length, number))
+      return Join::One(start, number);
+  }
   constexpr std::int64_t kVectors = 4;
   std::int64_t i = 0;
   if (length >= kVectors * lanes) {
@@ -113,7 +147,7 @@ HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
   return start;
 }
 
-constexpr std::int64_t kMostTermsOfShort = 64;
+constexpr std::int64_t kMostTermsOfShort = 32;
 
 /// Rows that are too short for vectors: each term of several rows is joined at once.
 template <class Join, typename T>
