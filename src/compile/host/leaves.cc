@@ -57,7 +57,7 @@ std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const A
                                                    const ir::Function& function,
                                                    const ir::Equation& equation) {
   std::vector<LeafRange> ranges;
-  for (std::size_t dim = 0; dim + 1 < layout.shape().size(); ++dim) {
+  for (std::size_t dim = 0; dim < equation.attributes.ints("dims").size(); ++dim) {
     ranges.push_back(leaf_range(layout, dim, digits));
   }
   std::vector<std::vector<std::int64_t>> cuts = leaf_cuts(ranges, function, equation, DType::f32);

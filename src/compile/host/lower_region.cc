@@ -223,6 +223,9 @@ class RegionBuilder {
     for (std::size_t dim = 0; dim < cuts.size(); ++dim) {
       if (!has_one_index(f_, from, dim)) program_.column_cuts.push_back(cuts[dim]);
     }
+    if (!sums_all(f_, equation)) return;
+    program_.last_cuts = std::move(program_.column_cuts.back());
+    program_.column_cuts.pop_back();
   }
 
   int expand(int row, DType dtype) {
@@ -440,6 +443,7 @@ KernelKey key_of(const kernels::TileProgram& program) {
   key.add(program.column_sums.size());
   for (const auto& sum : program.column_sums) key.add(sum.reg).add(sum.buffer);
   for (const auto& cuts : program.column_cuts) key.add(cuts);
+  key.add(program.last_cuts);
   return key;
 }
 

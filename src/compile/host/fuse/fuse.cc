@@ -81,11 +81,13 @@ class GroupPass {
     if (!x.is_region || !y.is_region) return std::nullopt;
     const int x_space = fusion_.spaces[x.over];
     const int y_space = fusion_.spaces[y.over];
+    if (x.has_columns && y.has_columns && x.sums_all != y.sums_all) return std::nullopt;
     Node together{.equations = {},
                   .is_region = true,
                   .over = x.over,
                   .has_rows = x_space != y_space || x.has_rows || y.has_rows,
-                  .has_columns = x.has_columns || y.has_columns};
+                  .has_columns = x.has_columns || y.has_columns,
+                  .sums_all = x.sums_all || y.sums_all};
     if (x_space == y_space) return together;
     const auto is_row_of = [&](const Node& rows, std::size_t node, int rows_space, int space) {
       return !rows.has_rows && !rows.has_columns && !generates_[node] &&
@@ -107,6 +109,7 @@ class GroupPass {
     nodes_[index].over = iterated(equation);
     nodes_[index].has_rows = reduces_rows;
     nodes_[index].has_columns = sums_columns;
+    nodes_[index].sums_all = sums_columns && sums_all(f_, equation);
     generates_[index] = *equation.op->pattern == ops::Pattern::generator;
     Dependencies from = dependencies(equation);
     graph_.append(index, from.direct, from.viewed);
@@ -121,9 +124,11 @@ class GroupPass {
   /// Whether all threads can share a sum of columns: each takes whole grains.
   bool has_work_for_all(const Equation& equation) const {
     Shape reduced = f_.type(equation.operands[0]).shape;
-    reduced.pop_back();
+    const std::size_t num_rows = reduced.size() - 1;
+    reduced.resize(equation.attributes.ints("dims").size());
     std::int64_t grains = 1;
-    for (std::int64_t count : leaf_counts(reduced, f_.grains)) grains *= count;
+    const std::vector<std::int64_t> counts = leaf_counts(reduced, f_.grains);
+    for (std::size_t dim = 0; dim < num_rows; ++dim) grains *= counts[dim];
     return grains >= num_workers_;
   }
 

@@ -16,6 +16,7 @@ struct Node {
   ir::ValueId over = 0;      // a value whose indices are those of the region
   bool has_rows = false;     // some values of the region have one element per row of `over`
   bool has_columns = false;  // some are sums over all dimensions of `over` but the last
+  bool sums_all = false;     // and these are over the last as well
 };
 
 /// Where the elements of a value are: in its own memory or, for a view, in that of `base`.
@@ -68,7 +69,9 @@ Reading::Kind reading_within(const ir::Function& function, const Fusion& fusion,
 /// reduction of rows.
 bool is_row_reduction(const ir::Function& function, const Fusion& fusion,
                       const ir::Equation& equation);
-/// The same for a sum over all dimensions but the last. No region reads its result.
+/// The same for a sum over all dimensions, or over all but the last. No region reads its result.
 bool is_column_sum(const ir::Function& function, const ir::Equation& equation);
+/// Whether it is over all dimensions.
+bool sums_all(const ir::Function& function, const ir::Equation& equation);
 
 }  // namespace tessera::compile::host

@@ -270,6 +270,10 @@ bool is_row_reduction(const Function& function, const Fusion& fusion, const Equa
          fusion.rows_in(fusion.spaces[equation.operands[0]]) >= 0;
 }
 
+bool sums_all(const Function& function, const Equation& equation) {
+  return std::ssize(equation.attributes.ints("dims")) == function.type(equation.operands[0]).rank();
+}
+
 bool is_column_sum(const Function& function, const Equation& equation) {
   if (!ops::is(equation, ops::reduce_sum_op) || equation.attributes.has(ops::kGrains)) return false;
   const ValueId from = equation.operands[0];
@@ -278,20 +282,23 @@ bool is_column_sum(const Function& function, const Equation& equation) {
   if (type.dtype != DType::f32 || last < 1 || num_elements(type.shape) == 0) return false;
   if (type.shape.back() > kernels::kMaxRowLength) return false;
   if (has_one_index(function, from, static_cast<std::size_t>(last))) return false;
-  if (equation.attributes.ints("dims") != ops::dims_from(0, static_cast<std::size_t>(last))) {
-    return false;
-  }
+  const bool is_over_last = sums_all(function, equation);
+  const auto num_dims = static_cast<std::size_t>(is_over_last ? last + 1 : last);
+  if (equation.attributes.ints("dims") != ops::dims_from(0, num_dims)) return false;
   // Every tile of the operand must have a tile of the result of its own.
   const Sharding& sharding = function.sharding(from);
   const Sharding& result = function.sharding(equation.results[0]);
   std::vector<AtomId> summed(sharding.partial.begin(), sharding.partial.end());
   bool has_rows = false;
-  for (std::int64_t dim = 0; dim < last; ++dim) {
-    has_rows = has_rows || !has_one_index(function, from, static_cast<std::size_t>(dim));
+  for (std::int64_t dim = 0; dim < std::ssize(type.shape); ++dim) {
+    if (dim == last && !is_over_last) break;
+    has_rows =
+        has_rows || (dim != last && !has_one_index(function, from, static_cast<std::size_t>(dim)));
     const AtomList& atoms = sharding.dims[static_cast<std::size_t>(dim)];
     summed.insert(summed.end(), atoms.begin(), atoms.end());
   }
-  return has_rows && sharding.windows.empty() && result.dims[0] == sharding.dims.back() &&
+  return has_rows && sharding.windows.empty() &&
+         (is_over_last || result.dims[0] == sharding.dims.back()) &&
          std::is_permutation(summed.begin(), summed.end(), result.partial.begin(),
                              result.partial.end());
 }

@@ -311,11 +311,9 @@ void sum_trees(std::span<const LeafRuns> leaves, const std::int64_t* run_offsets
 template <typename T>
 void sum_rows(const RowSum& sum, const ReduceRows<T>& rows, T* to) {
   if constexpr (std::is_same_v<T, float>) {
-    // Of few rows, a block would be all but empty; grains of more terms fill vectors.
+    // Of few rows, a block would be all but empty.
     constexpr std::int64_t kManyRows = 16;
-    constexpr std::int64_t kFewTerms = 4;
-    const std::int64_t length = sum.of_short.length;
-    if (length > 0 && length < kFewTerms * std::ssize(sum.leaves) && rows.rows >= kManyRows)
+    if (sum.of_short.length > 0 && rows.rows >= kManyRows)
       return sum_short_rows(rows, sum.of_short, to);
   }
   sum_trees(std::span<const LeafRuns>(sum.leaves), sum.run_offsets.data(), rows, to);

@@ -13,6 +13,8 @@ namespace tessera::kernels {
 /// The name of the best instruction set of this machine that the kernels support.
 std::string_view instruction_set();
 
+/// Accumulators of a grain with ReduceProblem::lanes16.
+inline constexpr std::int64_t kNumLanes = 16;
 /// Rows of at most as many terms are short.
 inline constexpr std::int64_t kMostShortTerms = 64;
 
@@ -97,6 +99,11 @@ struct ColumnRuns {
   std::int64_t column_stride;
   bool is_dense;  // the runs are adjacent in memory, and so are the repeats
 };
+/// A row of sums has kNumLanes lanes for each grain of the columns, whose boundaries `cuts` has.
+void add_lane_runs(const float* from, std::span<const ColumnRun> runs, std::int64_t columns,
+                   std::span<const std::int64_t> cuts, float* sums);
+/// Folds the lanes of `count` grains to their sums, which follow each other at the start.
+void fold_lanes(float* lanes, std::int64_t count);
 void add_column_runs(const float* from, const ColumnRuns& all, float* sums);
 void add_column_runs(const double* from, const ColumnRuns& all, double* sums);
 

@@ -76,33 +76,37 @@ HWY_INLINE void SumShortLeaf(const T* from, std::int64_t length, T* quad) {
   hn::Store(sum, d, quad);
 }
 
+/// Adds a run of terms to 16 interleaved accumulators.
+template <typename T>
+HWY_INLINE void AddTerms(const T* terms, std::int64_t length, typename Terms<T>::V* sums) {
+  constexpr std::int64_t kN = Terms<T>::kN, kVectors = Terms<T>::kVectors;
+  const typename Terms<T>::D d;
+  const std::int64_t whole = length / 16 * 16;
+  for (std::int64_t i = 0; i < whole; i += 16) {
+    for (std::int64_t v = 0; v < kVectors; ++v)
+      sums[v] = hn::Add(sums[v], hn::LoadU(d, terms + i + v * kN));
+  }
+  // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
+  // accumulator is ever -0.0, since all start at +0.0.
+  for (std::int64_t v = 0; whole + v * kN < length; ++v) {
+    const auto rest = static_cast<std::size_t>(length - whole - v * kN);
+    sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, terms + whole + v * kN));
+  }
+}
+
 /// Sums a grain in 16 interleaved accumulators and folds them to four.
 template <typename T>
 HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, const std::int64_t* run_offsets,
                         T* quad) {
-  constexpr std::int64_t kN = Terms<T>::kN, kVectors = Terms<T>::kVectors;
   // Without terms nothing may be read: even an empty masked load of one lane reads its address.
   constexpr bool kHasQuads = hn::MaxLanes(hn::CappedTag<T, kQuad>()) == kQuad;
   if (kHasQuads && leaf.runs == 1 && leaf.length > 0 && leaf.length <= 16)
     return SumShortLeaf(from, leaf.length, quad);
   const typename Terms<T>::D d;
-  typename Terms<T>::V sums[static_cast<std::size_t>(kVectors)];
+  typename Terms<T>::V sums[static_cast<std::size_t>(Terms<T>::kVectors)];
   for (auto& sum : sums) sum = hn::Zero(d);
-  const std::int64_t whole = leaf.length / 16 * 16;
-  for (std::int64_t run = 0; run < leaf.runs; ++run) {
-    const T* const terms = from + run_offsets[leaf.first_run + run];
-    for (std::int64_t i = 0; i < whole; i += 16) {
-      for (std::int64_t v = 0; v < kVectors; ++v) {
-        sums[v] = hn::Add(sums[v], hn::LoadU(d, terms + i + v * kN));
-      }
-    }
-    // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
-    // accumulator is ever -0.0, since all start at +0.0.
-    for (std::int64_t v = 0; whole + v * kN < leaf.length; ++v) {
-      const auto rest = static_cast<std::size_t>(leaf.length - whole - v * kN);
-      sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, terms + whole + v * kN));
-    }
-  }
+  for (std::int64_t run = 0; run < leaf.runs; ++run)
+    AddTerms(from + run_offsets[leaf.first_run + run], leaf.length, sums);
   FinishLeaf<T>(sums, quad);
 }
 
@@ -151,6 +155,41 @@ void SumLeaves(const ReduceRows<float>& rows, std::span<const LeafRuns> leaves,
 void SumWideLeaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves,
                    const std::int64_t* run_offsets, double* to) {
   SumLeavesOf(rows, leaves, run_offsets, to);
+}
+
+void AddLaneRuns(const float* from, std::span<const ColumnRun> runs, std::int64_t columns,
+                 std::span<const std::int64_t> cuts, float* sums) {
+  constexpr std::int64_t kN = Terms<float>::kN, kVectors = Terms<float>::kVectors;
+  const Terms<float>::D d;
+  for (const ColumnRun& run : runs) {
+    for (std::size_t grain = 0; grain + 1 < cuts.size(); ++grain) {
+      const std::int64_t length = cuts[grain + 1] - cuts[grain];
+      if (length == 0) continue;
+      float* const to = sums + run.sums + static_cast<std::int64_t>(grain) * kNumLanes;
+      Terms<float>::V lanes[static_cast<std::size_t>(kVectors)];
+      for (std::int64_t v = 0; v < kVectors; ++v) lanes[v] = hn::LoadU(d, to + v * kN);
+      for (std::int64_t row = 0; row < run.rows; ++row)
+        AddTerms(from + run.from + row * columns + cuts[grain], length, lanes);
+      for (std::int64_t v = 0; v < kVectors; ++v) hn::StoreU(lanes[v], d, to + v * kN);
+    }
+  }
+}
+
+void FoldLanes(float* lanes, std::int64_t count) {
+  constexpr std::int64_t kN = Terms<float>::kN, kVectors = Terms<float>::kVectors;
+  constexpr std::int64_t kFolded = 64;  // at a time
+  const Terms<float>::D d;
+  HWY_ALIGN float quads[kFolded * kQuad] = {};
+  for (std::int64_t first = 0; first < count; first += kFolded) {
+    const std::int64_t folded = std::min(kFolded, count - first);
+    for (std::int64_t i = 0; i < folded; ++i) {
+      Terms<float>::V sums[static_cast<std::size_t>(kVectors)];
+      for (std::int64_t v = 0; v < kVectors; ++v)
+        sums[v] = hn::LoadU(d, lanes + (first + i) * kNumLanes + v * kN);
+      FinishLeaf<float>(sums, quads + i * kQuad);
+    }
+    FoldQuads(quads, folded, lanes + first);
+  }
 }
 
 /// Sums as many rows at once as a block has: each of their terms is a line of the block.

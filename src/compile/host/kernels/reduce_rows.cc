@@ -14,6 +14,8 @@ HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLeaves);
 HWY_EXPORT(SumShortRows);
 HWY_EXPORT(AddLeafPairs);
+HWY_EXPORT(AddLaneRuns);
+HWY_EXPORT(FoldLanes);
 HWY_EXPORT(AddColumnRuns);
 HWY_EXPORT(AddRow);
 HWY_EXPORT(SumWideLeaves);
@@ -40,6 +42,11 @@ void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, f
 void add_leaf_pairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to) {
   HWY_DYNAMIC_DISPATCH(AddWideLeafPairs)(leaves, rows, num_leaves, to);
 }
+void add_lane_runs(const float* from, std::span<const ColumnRun> runs, std::int64_t columns,
+                   std::span<const std::int64_t> cuts, float* sums) {
+  HWY_DYNAMIC_DISPATCH(AddLaneRuns)(from, runs, columns, cuts, sums);
+}
+void fold_lanes(float* lanes, std::int64_t count) { HWY_DYNAMIC_DISPATCH(FoldLanes)(lanes, count); }
 void add_row(double* a, const double* b, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(AddWideRow)(a, b, count);
 }

@@ -39,6 +39,16 @@ HWY_INLINE void to_lanes(typename E::V value, X& x) {
   x = hn::BitCast(hn::DFromV<X>(), E::as_stored(value));
 }
 
+// Stores what as_stored() gave.
+template <class E>
+HWY_INLINE void store_lanes(typename E::V v, typename E::Memory* to) {
+  if constexpr (requires { E::store_rounded(v, to); }) {
+    E::store_rounded(v, to);
+  } else {
+    E::store(v, to);
+  }
+}
+
 // The vectors of an operand in the block that begins at element i.
 template <class E>
 class Stream {
@@ -116,14 +126,14 @@ HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x)
   if (stage->from.base != nullptr) {
     const Stream<In> from(stage->from, i);
     std::size_t k = 0;
-    (to_lanes<In>(from[k++], x), ...);
+    ((x = hn::BitCast(hn::DFromV<X>(), from[k++])), ...);
   }
   map_vectors<Op>(f, stage->num_wanted, x...);
   if (stage->to.base != nullptr) {
     auto* to = reinterpret_cast<typename Out::Memory*>(const_cast<std::byte*>(stage->to.base)) +
                (i & stage->to.mask);
     std::size_t k = 0;
-    (Out::store(from_lanes<Out>(x), to + k++ * Out::kLanes), ...);
+    (store_lanes<Out>(from_lanes<Out>(x), to + k++ * Out::kLanes), ...);
   }
   if constexpr (sizeof...(X) > 1) {
     if (stage->later != nullptr) prefetch_later<kBlockOf<X...>>(stage, i);

@@ -124,10 +124,14 @@ struct BF16 {
   static HWY_INLINE V load(const Memory* from) {
     return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), from))));
   }
-  static HWY_INLINE void store(V v, Memory* to) {
-    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(Rounded::bits(v))), DHalf(), to);
-  }
+  static HWY_INLINE void store(V v, Memory* to) { store_bits(Rounded::bits(v), to); }
   static HWY_INLINE V as_stored(V v) { return Rounded::run(v); }
+  static HWY_INLINE void store_rounded(V v, Memory* to) { store_bits(hn::BitCast(DU(), v), to); }
+
+ private:
+  static HWY_INLINE void store_bits(VU bits, Memory* to) {
+    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(bits)), DHalf(), to);
+  }
 };
 
 // f16: two bytes in memory, an f32 lane in a register.

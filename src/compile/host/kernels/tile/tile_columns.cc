@@ -14,8 +14,11 @@ std::int64_t num_grains(const std::vector<std::int64_t>& cuts) {
 }  // namespace
 
 ColumnGrains::ColumnGrains(std::vector<std::vector<std::int64_t>> cuts, std::int64_t columns,
-                           std::int64_t num_wanted)
-    : columns_(columns) {
+                           std::vector<std::int64_t> last_cuts, std::int64_t num_wanted)
+    : columns_(columns),
+      last_cuts_(std::move(last_cuts)),
+      width_(last_cuts_.empty() ? columns : kNumLanes * num_grains(last_cuts_)),
+      num_results_(last_cuts_.empty() ? columns : 1) {
   std::size_t d = 0;
   do {
     num_units_ *= num_grains(cuts[d]);
@@ -23,7 +26,8 @@ ColumnGrains::ColumnGrains(std::vector<std::vector<std::int64_t>> cuts, std::int
     unit_cuts_.push_back(std::move(cuts[d]));
   } while (++d < cuts.size() && num_units_ < num_wanted);
   for (; d < cuts.size(); ++d) add_inner(cuts[d]);
-  nodes_ = std::has_single_bit(static_cast<std::uint64_t>(inner_grains_)) ? 1 : inner_grains_;
+  leaves_ = last_cuts_.empty() ? inner_grains_ : inner_grains_ * num_grains(last_cuts_);
+  nodes_ = std::has_single_bit(static_cast<std::uint64_t>(leaves_)) ? 1 : leaves_;
 }
 
 /// Cuts each row of the period into the grains of one more dimension.
@@ -45,11 +49,11 @@ void ColumnGrains::add_inner(const std::vector<std::int64_t>& cuts) {
 }
 
 std::size_t ColumnGrains::unit_floats() const {
-  return static_cast<std::size_t>(inner_grains_ * columns_);
+  return static_cast<std::size_t>(inner_grains_ * width_);
 }
 
 std::size_t ColumnGrains::scratch_floats() const {
-  return static_cast<std::size_t>(num_units_ * nodes_ * columns_);
+  return static_cast<std::size_t>(num_units_ * nodes_ * num_results_);
 }
 
 void ColumnGrains::find_box(std::int64_t unit, std::vector<std::int64_t>& first,
@@ -76,7 +80,7 @@ void ColumnGrains::find_runs(std::int64_t row, std::int64_t rows,
                               [](std::int64_t at, const Run& r) { return at < r.end; });
   for (std::int64_t done = 0; done < rows;) {
     const std::int64_t count = std::min(run->end - place, rows - done);
-    runs.push_back({.from = done * columns_, .rows = count, .sums = run->grain * columns_});
+    runs.push_back({.from = done * columns_, .rows = count, .sums = run->grain * width_});
     done += count;
     place += count;
     if (place < run->end) continue;
@@ -85,6 +89,7 @@ void ColumnGrains::find_runs(std::int64_t row, std::int64_t rows,
 }
 
 void ColumnGrains::add(std::span<const ColumnRun> runs, const float* tile, float* sums) const {
+  if (!last_cuts_.empty()) return add_lane_runs(tile, runs, columns_, last_cuts_, sums);
   add_column_runs(tile,
                   {.runs = runs,
                    .repeats = 1,
@@ -97,13 +102,14 @@ void ColumnGrains::add(std::span<const ColumnRun> runs, const float* tile, float
 }
 
 void ColumnGrains::finish_unit(std::int64_t unit, float* sums, float* nodes) const {
-  if (nodes_ == 1) add_tree(sums, inner_grains_, columns_);
-  std::copy_n(sums, nodes_ * columns_, nodes + unit * nodes_ * columns_);
+  if (!last_cuts_.empty()) fold_lanes(sums, leaves_);
+  if (nodes_ == 1) add_tree(sums, leaves_, num_results_);
+  std::copy_n(sums, nodes_ * num_results_, nodes + unit * nodes_ * num_results_);
 }
 
 void ColumnGrains::join(float* nodes, float* out) const {
-  add_tree(nodes, num_units_ * nodes_, columns_);
-  std::copy_n(nodes, columns_, out);
+  add_tree(nodes, num_units_ * nodes_, num_results_);
+  std::copy_n(nodes, num_results_, out);
 }
 
 }  // namespace tessera::kernels::tiles

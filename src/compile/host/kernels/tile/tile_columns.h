@@ -1,4 +1,4 @@
-// Sums of the columns of tiles: the grains of the dimensions of rows.
+// Sums of the columns of tiles, or of all their elements: the grains of the dimensions of rows.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,18 @@
 
 namespace tessera::kernels::tiles {
 
-/// Adds the rows of dense tiles to one row of sums per grain.
+/// Adds the rows of dense tiles to one row of sums per grain. Where the columns are summed as well,
+/// a row of sums has the 16 lanes of each grain of columns, see ReduceProblem.
 ///
 /// The leading dimensions are cut into units of whole grains, which threads can share. The other
 /// dimensions are passed in memory order, so a unit keeps the sums of all their grains.
 class ColumnGrains {
  public:
   /// `cuts` are those of the dimensions of rows, outermost first. The units are at least
-  /// `num_wanted` if there are as many grains.
+  /// `num_wanted` if there are as many grains. `last_cuts`: those of the columns, or nothing if
+  /// each has a sum of its own.
   ColumnGrains(std::vector<std::vector<std::int64_t>> cuts, std::int64_t columns,
-               std::int64_t num_wanted);
+               std::vector<std::int64_t> last_cuts, std::int64_t num_wanted);
 
   std::int64_t num_units() const { return num_units_; }
   /// The size of the sums of a unit, which start at 0.
@@ -66,9 +68,13 @@ class ColumnGrains {
   std::vector<std::vector<std::int64_t>> unit_cuts_;  // of the leading dimensions
   std::vector<std::int64_t> extents_;                 // of the leading dimensions
   std::int64_t columns_;
+  std::vector<std::int64_t> last_cuts_;
+  std::int64_t width_;        // of a row of sums
+  std::int64_t num_results_;  // the columns, or 1
   std::int64_t num_units_ = 1;
   std::int64_t period_ = 1;                           // rows of the inner dimensions
   std::int64_t inner_grains_ = 1;                     // of the inner dimensions
+  std::int64_t leaves_ = 1;                           // of the tree of a unit
   std::int64_t nodes_ = 1;                            // that remain of them
   std::vector<Run> runs_ = {{.end = 1, .grain = 0}};  // of a period
 };

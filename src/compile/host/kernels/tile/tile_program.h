@@ -84,7 +84,7 @@ struct TileProgram {
     std::vector<std::int64_t> cuts;  // see RowReducer
   };
 
-  /// The sum of a register of f32 over all dimensions but the last; `buffer` gets it.
+  /// The sum of a register of f32 over all dimensions but the last, or over all; `buffer` gets it.
   struct ColumnSum {
     int reg;
     int buffer;
@@ -104,6 +104,7 @@ struct TileProgram {
   // With column sums: the grains of every dimension but the last, see ReduceProblem::cuts, and a
   // buffer of scratch_bytes().
   std::vector<std::vector<std::int64_t>> column_cuts;
+  std::vector<std::int64_t> last_cuts;  // the grains of the last dimension; empty: it is not summed
   int scratch_buffer = -1;
 };
 

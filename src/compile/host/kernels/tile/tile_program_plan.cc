@@ -452,7 +452,8 @@ Plan make_plan(TileProgram program, int num_workers) {
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
   plan.num_parts = num_parts_for(num_workers, size, kPartSize, plan.space.num_tiles);
   if (!plan.program.column_sums.empty()) {
-    plan.column_grains.emplace(plan.program.column_cuts, plan.space.columns, plan.num_parts);
+    plan.column_grains.emplace(plan.program.column_cuts, plan.space.columns, plan.program.last_cuts,
+                               plan.num_parts);
     plan.num_parts =
         static_cast<int>(std::min<std::int64_t>(plan.num_parts, plan.column_grains->num_units()));
   }
