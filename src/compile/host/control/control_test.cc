@@ -128,8 +128,8 @@ TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
   check(f, inputs_of(f), {0});
 }
 
-/// The elements of a large array that a step reads and writes count, not the array. Because of bf16
-/// the loop is no kernel.
+/// The elements of a large array that a step reads and writes count, not the array. A value with more
+/// elements than a register holds keeps the loop from being a kernel.
 TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   const char* const text = R"((%0: f32[1000000]<{}>, %1: i32[]<>) {
   %2: f32[1000000]<{}>, %3: i32[]<> = scan[body={(%0: f32[1000000]<{}>, %1: i32[]<>) {
@@ -139,9 +139,10 @@ TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
     %5: f32[1]<{}> = slice[limit=[1], start=[0], stride=[1]] %0
     %6: f32[1]<{}> = add %2, %4
     %7: f32[1]<{}> = add %6, %5
-    %11: bf16[1]<{}> = convert[dtype=bf16] %7
-    %12: f32[1]<{}> = convert[dtype=f32] %11
-    %8: f32[1000000]<{}> = scatter[dim=0] %0, %3, %12
+    %11: f32[2100]<{}> = slice[limit=[2100], start=[0], stride=[1]] %0
+    %12: f32[2100]<{}> = exp %11
+    %13: f32[1]<{}> = slice[limit=[1], start=[0], stride=[1]] %12
+    %8: f32[1000000]<{}> = scatter[dim=0] %0, %3, %13
     %9: f32[1000000]<{}> = dynamic_update_slice %8, %7, %1
     LINE
     return %10, %1

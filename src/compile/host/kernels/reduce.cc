@@ -313,8 +313,9 @@ void sum_rows(const RowSum& sum, const ReduceRows<T>& rows, T* to) {
   if constexpr (std::is_same_v<T, float>) {
     // Of few rows, a block would be all but empty.
     constexpr std::int64_t kManyRows = 16;
-    if (sum.of_short.length > 0 && rows.rows >= kManyRows)
-      return sum_short_rows(rows, sum.of_short, to);
+    const bool has_many = rows.rows >= kManyRows;
+    if (has_many && sum.terms_of_eighth > 0 && sum_eighths(rows, sum.terms_of_eighth, to)) return;
+    if (has_many && sum.of_short.length > 0) return sum_short_rows(rows, sum.of_short, to);
   }
   sum_trees(std::span<const LeafRuns>(sum.leaves), sum.run_offsets.data(), rows, to);
 }
@@ -335,12 +336,24 @@ void run_rows(const ReduceProblem& p, const RowSum& sum, const T* in, T* out, st
 
 }  // namespace
 
+void RowSum::find_forms() {
+  of_short = short_row_sum(leaves);
+  if (leaves.size() != 8) return;
+  const std::int64_t terms = leaves[0].length;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const LeafRuns& leaf = leaves[i];
+    const bool is_next = leaf.offset == static_cast<std::int64_t>(i) * terms;
+    if (!is_next || leaf.runs != 1 || leaf.length != terms) return;
+  }
+  terms_of_eighth = terms;
+}
+
 RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
     : kind_(kind), length_(cuts.back()) {
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     sum_.leaves.push_back({.offset = cuts[i], .length = cuts[i + 1] - cuts[i]});
   }
-  sum_.of_short = short_row_sum(sum_.leaves);
+  sum_.find_forms();
 }
 
 void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
@@ -372,7 +385,7 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
   num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
   if (!is_rowwise(problem_)) return;
   rows_ = leaf_runs(problem_);
-  rows_.of_short = short_row_sum(rows_.leaves);
+  rows_.find_forms();
   if (num_outputs_ > 0 && num_outputs_ < num_workers)
     share_results(num_parts_for(num_workers, terms, kMinPartTerms, terms));
 }

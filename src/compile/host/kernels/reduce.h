@@ -58,6 +58,10 @@ struct RowSum {
   std::vector<LeafRuns> leaves;
   std::vector<std::int64_t> run_offsets = {0};  // the table
   ShortRowSum of_short = {};
+  std::int64_t terms_of_eighth = 0;  // of each of eight adjacent grains; 0: others
+
+  /// Fills the last two from the grains.
+  void find_forms();
 };
 
 /// Reduces dense, adjacent rows of f32 by a max, a min, or a sum as with one reduced dimension and

@@ -35,6 +35,9 @@ void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves
                 const std::int64_t* run_offsets, double* to);
 /// The sums of short rows.
 void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to);
+/// The sums of adjacent rows with eight grains of `terms` terms each. Returns false if it has no
+/// loop for them.
+bool sum_eighths(const ReduceRows<float>& rows, std::int64_t terms, float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 void add_leaf_pairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to);

@@ -13,6 +13,7 @@ namespace tessera::kernels {
 HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLeaves);
 HWY_EXPORT(SumShortRows);
+HWY_EXPORT(SumEighths);
 HWY_EXPORT(AddLeafPairs);
 HWY_EXPORT(AddLaneRuns);
 HWY_EXPORT(FoldLanes);
@@ -35,6 +36,9 @@ void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves
 }
 void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to) {
   HWY_DYNAMIC_DISPATCH(SumShortRows)(rows, sum, to);
+}
+bool sum_eighths(const ReduceRows<float>& rows, std::int64_t terms, float* to) {
+  return HWY_DYNAMIC_DISPATCH(SumEighths)(rows, terms, to);
 }
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
   HWY_DYNAMIC_DISPATCH(AddLeafPairs)(leaves, rows, num_leaves, to);

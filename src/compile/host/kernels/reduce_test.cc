@@ -175,12 +175,20 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
   });
 }
 
+/// Boundaries that cut `extent` into equal or nearly equal grains.
+Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
+  Sizes cuts;
+  for (std::int64_t i = 0; i <= leaves; ++i) cuts.push_back(i * extent / leaves);
+  return cuts;
+}
+
 /// Rows of few terms, which are reduced many at a time, some of them of -0.0 only.
 template <typename T>
 void check_short_rows(Random& random, ReduceKind kind) {
-  const std::int64_t length = random.integer(1, 70);
+  const bool has_eighths = random.one_in(3);
+  const std::int64_t length = has_eighths ? 8 << random.integer(0, 5) : random.integer(1, 70);
   const std::int64_t rows = random.integer(1, 200);
-  const std::int64_t stride = length + random.integer(0, 3);
+  const std::int64_t stride = length + (random.one_in(2) ? 0 : random.integer(1, 3));
   ReduceProblem p{.kind = kind,
                   .dtype = testing::dtype_of<T>(),
                   .kept_extents = {rows},
@@ -189,7 +197,8 @@ void check_short_rows(Random& random, ReduceKind kind) {
                   .reduced_strides = {1},
                   .cuts = {},
                   .lanes16 = true};
-  if (kind == ReduceKind::sum) p.cuts = {random_cuts(random, length)};
+  if (kind == ReduceKind::sum)
+    p.cuts = {has_eighths ? even_cuts(length, 8) : random_cuts(random, length)};
   auto values = random_values<T>(random, at(rows * stride), random.one_in(3));
   const auto zeros = at(random.integer(0, rows)) * at(stride);
   std::fill_n(values.begin(), zeros, -T{});
@@ -259,13 +268,6 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
   }
   EXPECT_GE(std::count(is_seen.begin(), is_seen.end(), true), 7);
   EXPECT_TRUE(is_seen[16]);
-}
-
-/// Boundaries that cut `extent` into equal or nearly equal grains.
-Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
-  Sizes cuts;
-  for (std::int64_t i = 0; i <= leaves; ++i) cuts.push_back(i * extent / leaves);
-  return cuts;
 }
 
 /// Sums of nearly all of an array, whose results are fewer than the threads.
