@@ -49,12 +49,22 @@ class Widening {
     const DType dtype = result_.type(id).dtype;
     if (wide_dtype(dtype) == dtype) return false;
     const host::Arithmetic arithmetic = host::arithmetic_of(equation);
-    if (arithmetic == host::Arithmetic::integers) return is_half(dtype);
+    if (arithmetic == host::Arithmetic::integers) return is_half(dtype) && !has_halves(equation);
     if (arithmetic != host::Arithmetic::bf16) return arithmetic == host::Arithmetic::wide;
     if (dtype != DType::bf16) return true;
     if (*equation.op->host != "conv") return false;
     const std::int64_t features = result_.type(equation.results[0]).shape.back();
     return unit_of_convolution(unit_, features) == DotUnit::portable;
+  }
+
+  /// Whether the kernel of a reduction takes halves. It does for extremes; those of rows are
+  /// widened nevertheless, as f32 joins the elementwise work around them.
+  bool has_halves(const Equation& equation) const {
+    if (!ops::is(equation, ops::reduce_max_op) && !ops::is(equation, ops::reduce_min_op)) {
+      return false;
+    }
+    const std::int64_t last = result_.type(equation.operands[0]).rank() - 1;
+    return equation.attributes.ints("dims") != ir::Ints{last};
   }
 
   bool has_narrow(const Equation& equation) const {

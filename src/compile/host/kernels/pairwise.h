@@ -32,6 +32,7 @@ T better(ReduceKind kind, T a, T b) {
 /// The result for no terms, which leaves any other term as it is.
 template <typename T>
 constexpr T identity_of(ReduceKind kind) {
+  if constexpr (detail::kIsHalf<T>) return static_cast<T>(identity_of<float>(kind));
   using Limits = std::numeric_limits<T>;
   if (kind == ReduceKind::max) {
     return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();

@@ -463,10 +463,7 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
     return run_short(p, rows_.of_short, static_cast<const double*>(input),
                      static_cast<double*>(output), begin, end);
   }
-  // Halves are reduced as f32. A reduction of nothing gives the limit of its own dtype.
-  with_element(p.dtype, [&](auto tag) {
-    if constexpr (!detail::kIsHalf<decltype(tag)>) each(tag);
-  });
+  with_element(p.dtype, each);
 }
 
 }  // namespace tessera::kernels

@@ -85,14 +85,15 @@ std::vector<T> naive_reduce(const ReduceProblem& p, const T* from) {
 template <typename T>
 std::vector<T> run(const ReduceProblem& p, const T* from, const CacheSizes& caches = {}) {
   const auto count = at(num_elements(p.kept_extents));
-  std::vector<T> results(count + 16, T{77});
+  const auto untouched = static_cast<T>(77.0F);
+  std::vector<T> results(count + 16, untouched);
   const ReducePlan plan(p, kNumWorkers, caches);
   std::vector<std::byte> scratch(at(plan.scratch_bytes()));
   for (int part = plan.num_parts(); part-- > 0;) {
     plan.run(from, results.data(), scratch.data(), part);
   }
   if (!scratch.empty()) plan.join(scratch.data(), results.data());
-  for (std::size_t i = count; i < results.size(); ++i) EXPECT_EQ(results[i], T{77});
+  for (std::size_t i = count; i < results.size(); ++i) EXPECT_EQ(results[i], untouched);
   results.resize(count);
   return results;
 }
@@ -172,6 +173,32 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
     check_random<std::uint32_t>({ReduceKind::sum, ReduceKind::max, ReduceKind::min}, 100);
     check_random<std::int64_t>({ReduceKind::sum, ReduceKind::max, ReduceKind::min}, 100);
     check_random<std::uint8_t>({ReduceKind::all, ReduceKind::any}, 100);
+  });
+}
+
+/// Extremes of halves are those of the same numbers as f32.
+template <typename Half>
+void check_halves(int count) {
+  Random random;
+  for (int i = 0; i < num_cases(count); ++i) {
+    const ReduceKind kind = random.one_in(2) ? ReduceKind::max : ReduceKind::min;
+    const Case c = random_case(random, kind, tessera::dtype_of<Half>);
+    std::vector<float> numbers = random_values<float>(random, at(c.size), random.one_in(3));
+    std::vector<Half> halves;
+    for (float& x : numbers) {
+      halves.push_back(Half(x));
+      x = static_cast<float>(halves.back());
+    }
+    std::vector<float> found;
+    for (const Half x : run(c.problem, halves.data() + c.offset)) found.push_back(x);
+    ASSERT_TRUE(same_bits(found, naive_reduce(c.problem, numbers.data() + c.offset))) << c.text();
+  }
+}
+
+TEST(Reduce, ExtremesOfHalves) {
+  testing::on_every_target([](const char* /*name*/) {
+    check_halves<bfloat16>(200);
+    check_halves<float16>(200);
   });
 }
 

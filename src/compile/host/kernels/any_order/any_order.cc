@@ -38,8 +38,7 @@ ReduceProblem merged(ReduceProblem p) {
 }  // namespace
 
 bool AnyOrder::takes(const ReduceProblem& problem) {
-  const bool is_half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-  if (is_half || problem.kind == ReduceKind::bits) return false;
+  if (problem.kind == ReduceKind::bits) return false;
   if (problem.kind == ReduceKind::sum && is_float(problem.dtype)) return false;
   if (num_elements(problem.reduced_extents) == 0) return false;
   const ReduceProblem p = merged(problem);

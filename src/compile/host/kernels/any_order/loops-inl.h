@@ -22,7 +22,19 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Sum {
+/// Joins terms as they are in memory.
+struct OfTerms {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Key(D /*d*/, hn::Vec<D> x) {
+    return x;
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Term(D /*d*/, hn::Vec<D> key) {
+    return key;
+  }
+};
+
+struct Sum : OfTerms {
   template <typename T>
   static T One(T a, T b) {
     return static_cast<T>(a + b);
@@ -35,7 +47,7 @@ struct Sum {
 
 /// NaN wins, and -0 is below +0.
 template <bool kIsMin>
-struct Extreme {
+struct Extreme : OfTerms {
   static constexpr bool kIsMinimum = kIsMin;
   template <typename T>
   static T One(T a, T b) {
@@ -58,6 +70,44 @@ struct Extreme {
   }
 };
 
+/// Halves by their bits: the keys of f16 or bf16 are integers in the same order, and the key of NaN
+/// is the most extreme.
+template <bool kIsMin, typename Half>
+struct HalfExtreme {
+  static constexpr std::uint16_t kInfinity = std::is_same_v<Half, float16> ? 0x7C00 : 0x7F80;
+  static constexpr std::uint16_t kNan = std::is_same_v<Half, float16> ? 0x7E00 : 0x7FC0;
+  static constexpr std::uint16_t kKeyOfNan = kIsMin ? 0x8000 : 0x7FFF;
+
+  static std::uint16_t One(std::uint16_t a, std::uint16_t b) {
+    const ReduceKind kind = kIsMin ? ReduceKind::min : ReduceKind::max;
+    const Half best = better(kind, Half::from_bits(a), Half::from_bits(b));
+    return std::isnan(static_cast<float>(best)) ? kNan : best.bits();
+  }
+  /// The bits below the sign are inverted for negative numbers; twice gives the same bits again.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Ordered(D d, hn::Vec<D> x) {
+    const hn::RebindToSigned<D> of_signed;
+    const auto sign = hn::BitCast(d, hn::ShiftRight<15>(hn::BitCast(of_signed, x)));
+    return hn::Xor(x, hn::And(sign, hn::Set(d, 0x7FFF)));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Key(D d, hn::Vec<D> x) {
+    const auto is_nan = hn::Gt(hn::And(x, hn::Set(d, 0x7FFF)), hn::Set(d, kInfinity));
+    return hn::IfThenElse(is_nan, hn::Set(d, kKeyOfNan), Ordered(d, x));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Term(D d, hn::Vec<D> key) {
+    const auto is_nan = hn::Eq(key, hn::Set(d, kKeyOfNan));
+    return hn::IfThenElse(is_nan, hn::Set(d, kNan), Ordered(d, key));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Vector(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    const hn::RebindToSigned<D> of_signed;
+    const auto x = hn::BitCast(of_signed, a), y = hn::BitCast(of_signed, b);
+    return hn::BitCast(d, kIsMin ? hn::Min(x, y) : hn::Max(x, y));
+  }
+};
+
 /// Joins `kRows` rows in one pass over the results.
 template <class Join, std::int64_t kRows, typename T>
 HWY_INLINE void JoinSomeRows(const T* from, std::int64_t stride, std::int64_t columns, T* to) {
@@ -65,11 +115,11 @@ HWY_INLINE void JoinSomeRows(const T* from, std::int64_t stride, std::int64_t co
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t c = 0;
   for (; c + lanes <= columns; c += lanes) {
-    auto x = hn::LoadU(d, to + c);
+    auto x = Join::Key(d, hn::LoadU(d, to + c));
     for (std::int64_t r = 0; r < kRows; ++r) {
-      x = Join::Vector(d, x, hn::LoadU(d, from + r * stride + c));
+      x = Join::Vector(d, x, Join::Key(d, hn::LoadU(d, from + r * stride + c)));
     }
-    hn::StoreU(x, d, to + c);
+    hn::StoreU(Join::Term(d, x), d, to + c);
   }
   for (; c < columns; ++c) {
     for (std::int64_t r = 0; r < kRows; ++r) to[c] = Join::One(to[c], from[r * stride + c]);
@@ -131,16 +181,19 @@ HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
   std::int64_t i = 0;
   if (length >= kVectors * lanes) {
     hn::Vec<hn::ScalableTag<T>> best[kVectors];
-    for (std::int64_t v = 0; v < kVectors; ++v) best[v] = hn::LoadU(d, from + v * lanes);
+    const auto load = [&](std::int64_t at)
+                          HWY_ATTR { return Join::Key(d, hn::LoadU(d, from + at)); };
+    for (std::int64_t v = 0; v < kVectors; ++v) best[v] = load(v * lanes);
     for (i = kVectors * lanes; i + kVectors * lanes <= length; i += kVectors * lanes) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        best[v] = Join::Vector(d, best[v], hn::LoadU(d, from + i + v * lanes));
+        best[v] = Join::Vector(d, best[v], load(i + v * lanes));
       }
     }
+    for (; i + lanes <= length; i += lanes) best[0] = Join::Vector(d, best[0], load(i));
     const auto all =
         Join::Vector(d, Join::Vector(d, best[0], best[1]), Join::Vector(d, best[2], best[3]));
     HWY_ALIGN T rest[hn::MaxLanes(hn::ScalableTag<T>())];
-    hn::Store(all, d, rest);
+    hn::Store(Join::Term(d, all), d, rest);
     for (std::int64_t lane = 0; lane < lanes; ++lane) start = Join::One(start, rest[lane]);
   }
   for (; i < length; ++i) start = Join::One(start, from[i]);
@@ -186,8 +239,11 @@ template <typename Visit>
 void WithJoin(JoinKind kind, Visit visit) {
   with_element(kind.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!detail::kIsHalf<T>) {
-      const bool is_min = kind.kind == ReduceKind::min || kind.kind == ReduceKind::all;
+    const bool is_min = kind.kind == ReduceKind::min || kind.kind == ReduceKind::all;
+    if constexpr (detail::kIsHalf<T>) {
+      return is_min ? visit(HalfExtreme<true, T>(), std::uint16_t())
+                    : visit(HalfExtreme<false, T>(), std::uint16_t());
+    } else {
       if (kind.kind != ReduceKind::sum) {
         return is_min ? visit(Extreme<true>(), zero) : visit(Extreme<false>(), zero);
       }
