@@ -101,8 +101,6 @@ std::span<const Entry> conversion_table() {
     add_to_new<std::int32_t>(entries);
     add_to_new<std::uint32_t>(entries);
     add_to_new<float>(entries);
-    add_from<std::int32_t, float16>(entries);
-    add_from<std::uint32_t, float16>(entries);
     return entries;
   }();
   return kEntries;

@@ -104,14 +104,15 @@ TEST(ElementwiseF16, RoundsToNearestEven) {
   }
 }
 
-template <typename T>
+template <class Half, typename T>
 void check_integers(std::string_view name, DType dtype) {
   std::vector<T> x;
   for (std::int64_t i = 0; i < (std::int64_t{1} << 32); i += 65519 * 5) {
     x.push_back(static_cast<T>(static_cast<std::uint32_t>(i)));
   }
-  // Close to ties between two bf16 values.
-  for (std::uint32_t tie : {0x01010000U, 0x01810000U, 0x41400000U, 0x40C00000U, 0x80800000U}) {
+  // Close to ties between two halves, or to the end of f16.
+  for (std::uint32_t tie : {0x01010000U, 0x01810000U, 0x41400000U, 0x40C00000U, 0x80800000U, 2049U,
+                            2051U, 32760U, 65504U, 65520U}) {
     for (std::uint32_t d : {0U, 1U, 511U, 512U, 0xFFFFFFFFU, 0xFFFFFE00U}) {
       x.push_back(static_cast<T>(tie + d));
       x.push_back(static_cast<T>(0U - tie + d));
@@ -120,14 +121,16 @@ void check_integers(std::string_view name, DType dtype) {
   testing::on_every_target([&](const char*) {
     const auto unrounded = applied<float>(name, dtype, x);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      ASSERT_EQ(bfloat16(unrounded[i]).bits(), bfloat16(static_cast<double>(x[i])).bits()) << x[i];
+      ASSERT_EQ(Half(unrounded[i]).bits(), Half(static_cast<double>(x[i])).bits()) << x[i];
     }
   });
 }
 
-TEST(ElementwiseBf16, IntegersAreRoundedOnce) {
-  check_integers<std::int32_t>("convert_i32_bf16", DType::i32);
-  check_integers<std::uint32_t>("convert_u32_bf16", DType::u32);
+TEST(ElementwiseHalf, IntegersAreRoundedOnce) {
+  check_integers<bfloat16, std::int32_t>("convert_i32_bf16", DType::i32);
+  check_integers<bfloat16, std::uint32_t>("convert_u32_bf16", DType::u32);
+  check_integers<float16, std::int32_t>("convert_i32_f16", DType::i32);
+  check_integers<float16, std::uint32_t>("convert_u32_f16", DType::u32);
 }
 
 }  // namespace
