@@ -128,8 +128,8 @@ TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
   check(f, inputs_of(f), {0});
 }
 
-/// The elements of a large array that a step reads and writes count, not the array. A value with more
-/// elements than a register holds keeps the loop from being a kernel.
+/// The elements of a large array that a step reads and writes count, not the array. A value with
+/// more elements than a register holds keeps the loop from being a kernel.
 TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   const char* const text = R"((%0: f32[1000000]<{}>, %1: i32[]<>) {
   %2: f32[1000000]<{}>, %3: i32[]<> = scan[body={(%0: f32[1000000]<{}>, %1: i32[]<>) {
