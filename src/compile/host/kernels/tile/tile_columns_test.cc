@@ -1,4 +1,5 @@
-// Tests of tile programs that sum columns: the sums must equal those of the whole arrays.
+// Tests of tile programs that sum columns, or everything: the sums must equal those of the whole
+// arrays.
 #include <gtest/gtest.h>
 #include <random>
 #include <string>
@@ -13,11 +14,12 @@ namespace {
 using Floats = std::vector<float>;
 using Cuts = std::vector<std::vector<std::int64_t>>;
 
-/// y = x * scale, where each column has its scale. Stores y, and the sums of the columns of y and
-/// x.
+/// y = x * scale, where each column has its scale. Stores y, and the sums of y and x: of their
+/// columns or, with grains of the last dimension, of all elements.
 struct Scaled {
   Shape extents;
   Cuts cuts;
+  std::vector<std::int64_t> last_cuts;
   Floats x, scale;
 
   TileProgram program() const {
@@ -40,6 +42,7 @@ struct Scaled {
     p.stores = {{.reg = 2, .access = access(2, row_major_strides(extents))}};
     p.column_sums = {{.reg = 2, .buffer = 3}, {.reg = 0, .buffer = 4}};
     p.column_cuts = cuts;
+    p.last_cuts = last_cuts;
     p.scratch_buffer = 5;
     return p;
   }
@@ -53,8 +56,15 @@ struct Scaled {
                           .reduced_extents = {extents.begin(), extents.end() - 1},
                           .reduced_strides = {strides.begin(), strides.end() - 1},
                           .cuts = cuts};
+    if (!last_cuts.empty()) {
+      problem.kept_extents = problem.kept_strides = {};
+      problem.reduced_extents = extents;
+      problem.reduced_strides = strides;
+      problem.cuts.push_back(last_cuts);
+      problem.lanes16 = true;
+    }
+    Floats sums(static_cast<std::size_t>(num_elements(problem.kept_extents)));
     const ReducePlan plan(std::move(problem), 1, {});
-    Floats sums(static_cast<std::size_t>(extents.back()));
     std::vector<std::byte> scratch(static_cast<std::size_t>(plan.scratch_bytes()));
     for (int part = 0; part < plan.num_parts(); ++part) {
       plan.run(values.data(), sums.data(), scratch.data(), part);
@@ -65,7 +75,8 @@ struct Scaled {
 
   void check(int num_workers) const {
     const TilePlan plan(program(), num_workers);
-    Floats in = x, y(x.size()), of_y(scale.size()), of_x(scale.size());
+    const std::size_t num_sums = last_cuts.empty() ? scale.size() : 1;
+    Floats in = x, y(x.size()), of_y(num_sums), of_x(num_sums);
     Floats factors = scale;
     std::vector<float> scratch(static_cast<std::size_t>(plan.scratch_bytes()) / sizeof(float));
     std::byte* buffers[] = {
@@ -82,10 +93,11 @@ struct Scaled {
   }
 };
 
+/// Grains of each dimension.
 Cuts cuts_of(const Shape& extents, std::mt19937& random) {
   Cuts cuts;
   const std::vector<std::int64_t> grains = {1, 2, 3, 8};
-  for (std::size_t d = 0; d + 1 < extents.size(); ++d) {
+  for (std::size_t d = 0; d < extents.size(); ++d) {
     const std::int64_t count = grains[random() % grains.size()];
     cuts.emplace_back();
     for (std::int64_t leaf = 0; leaf <= count; ++leaf) {
@@ -108,6 +120,8 @@ TEST(TileColumns, SumsAreThoseOfWholeArrays) {
       // Whole vectors are added by loops of their own.
       if (random() % 2 == 0) test.extents.back() = std::int64_t{16} << random() % 4;
       test.cuts = cuts_of(test.extents, random);
+      if (random() % 2 == 0) test.last_cuts = test.cuts.back();
+      test.cuts.pop_back();
       const auto value = [&] { return static_cast<float>(random() % 20001) * 1e-4F - 1.0F; };
       for (std::int64_t i = num_elements(test.extents); i > 0; --i) test.x.push_back(value());
       for (std::int64_t i = test.extents.back(); i > 0; --i) test.scale.push_back(value());
