@@ -224,7 +224,8 @@ for name, read in READS.items():
 
 def recurrent(step, **options):
     def total(params, xs):
-        carry, ys = lax.scan(lambda h, x: (step(params, h, x), h), jnp.ones(60), xs, **options)
+        start = jnp.ones(60, xs.dtype)
+        carry, ys = lax.scan(lambda h, x: (step(params, h, x), h), start, xs, **options)
         return (carry * ys).sum()
 
     return jax.grad(total)
@@ -250,8 +251,12 @@ LATE = {
     "nested_loop": nested,
 }
 for name, step in LATE.items():
-    sum_in_loop = r"\n    .*: f32\[(60,60|60,4,15|120,50|50,60)\]\S* = add"
+    sum_in_loop = r"\n    .*: b?f(32|16)\[(60,60|60,4,15|120,50|50,60)\]\S* = add"
     unwanted = [] if "other" in name else [sum_in_loop]
+    for dtype in (np.float16, jnp.bfloat16):
+        halves = jax.tree.map(lambda x, d=dtype: x.astype(d), (PARAMS, random(6, 50)))
+        add(f"gradient_of_{name}_{np.dtype(dtype)}", recurrent(step), *halves, wanted=["scan"],
+            unwanted=unwanted)
     add(f"gradient_of_{name}", recurrent(step), PARAMS, random(9, 50), wanted=["scan"],
         unwanted=unwanted)
     add(f"gradient_of_{name}_backwards", recurrent(step, reverse=True), PARAMS, random(9, 50))
