@@ -87,10 +87,13 @@ HWY_INLINE void AddTerms(const T* terms, std::int64_t length, typename Terms<T>:
       sums[v] = hn::Add(sums[v], hn::LoadU(d, terms + i + v * kN));
   }
   // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
-  // accumulator is ever -0.0, since all start at +0.0.
-  for (std::int64_t v = 0; whole + v * kN < length; ++v) {
-    const auto rest = static_cast<std::size_t>(length - whole - v * kN);
-    sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, terms + whole + v * kN));
+  // accumulator is ever -0.0, since all start at +0.0. A number of loops that the compiler knows
+  // keeps the sums in registers.
+  for (std::int64_t v = 0; v < kVectors; ++v) {
+    const std::int64_t rest = length - whole - v * kN;
+    if (rest <= 0) continue;
+    const auto some = hn::FirstN(d, static_cast<std::size_t>(rest));
+    sums[v] = hn::Add(sums[v], hn::MaskedLoad(some, d, terms + whole + v * kN));
   }
 }
 
@@ -133,7 +136,7 @@ template <typename T>
 HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns> leaves,
                             const std::int64_t* run_offsets, T* to) {
   constexpr std::int64_t kWaiting = 128;  // a multiple of the lanes
-  HWY_ALIGN T quads[kWaiting * kQuad] = {};
+  HWY_ALIGN T quads[kWaiting * kQuad];
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     const T* from = rows.from + row * rows.row_stride;
@@ -145,6 +148,9 @@ HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns>
       count = 0;
     }
   }
+  // Whole vectors are read.
+  std::fill(quads + count * kQuad,
+            quads + (count + Terms<T>::kN - 1) / Terms<T>::kN * Terms<T>::kN * kQuad, T{0});
   FoldQuads(quads, count, to);
 }
 
