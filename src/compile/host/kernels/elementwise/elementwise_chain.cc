@@ -79,6 +79,14 @@ void add_wide_copies(ChainKernels& kernels) {
   }
 }
 
+// Without this, code for SSE that follows waits for the vectors before it. Compilers put it at the
+// end of functions with vectors, but not of those that are given vectors, as stages are.
+HWY_INLINE void clear_upper_halves() {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  _mm256_zeroupper();
+#endif
+}
+
 template <class... X>
 ChainKernels make_kernels(ChainForm form, Stages<X...> /*of vectors*/) {
   constexpr std::size_t kBlock = kBlockOf<X...>;
@@ -87,6 +95,7 @@ ChainKernels make_kernels(ChainForm form, Stages<X...> /*of vectors*/) {
           .run =
               [](const Stage* stages, std::size_t first, std::size_t blocks) {
                 run_stages(stages, first, blocks, hn::Zero(hn::DFromV<X>())...);
+                clear_upper_halves();
               },
           .end = Stages<X...>::any(&end_stage),
           .repeat = &repeat<kBlock>,
