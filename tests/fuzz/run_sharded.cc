@@ -197,7 +197,8 @@ Arrays run_partitioned(const Function& partitioned, const std::vector<int>& outp
                        const Arrays& inputs, const Fault& fault) {
   compile::CompileOptions options{.is_donated = std::vector<bool>(partitioned.inputs.size(), false),
                                   .output_alias = possible_aliases(partitioned, output_alias),
-                                  .target = {.caches = odd_caches(partitioned)},
+                                  .target = {.num_workers = run::Engine::instance().num_threads(),
+                                             .caches = odd_caches(partitioned)},
                                   .dot_unit = tested_dot_unit()};
   for (int alias : options.output_alias) {
     if (alias >= 0) options.is_donated[static_cast<std::size_t>(alias)] = true;

@@ -32,8 +32,8 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
                                                  const ir::Function& function,
                                                  const ir::Equation& equation, DType dtype);
-/// The same for a sum over the leading dimensions of a value that is added while it is computed, by
-/// several threads. In fast numerics these are the grains of the tile.
+/// The same for a sum that threads may add up while its terms are computed (is_column_sum). In fast
+/// numerics these are the grains of the tile.
 std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const AtomDigits& digits,
                                                    const ir::Function& function,
                                                    const ir::Equation& equation);

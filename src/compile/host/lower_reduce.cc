@@ -68,8 +68,11 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
     problem.reduced_strides.push_back(from.strides[d]);
     ranges.push_back(leaf_range(context.layout(operand), d, digits));
   }
-  // Only sums have grains; other reductions may be split anywhere.
-  if (problem.kind == kernels::ReduceKind::sum) {
+  // Only sums have grains; other reductions may be split anywhere. A sum that a region could make
+  // has the grains that it has there.
+  if (is_column_sum(context.function(), equation)) {
+    problem.cuts = column_cuts(context.layout(operand), digits, context.function(), equation);
+  } else if (problem.kind == kernels::ReduceKind::sum) {
     problem.cuts = leaf_cuts(ranges, context.function(), equation, problem.dtype);
   }
   problem.lanes16 = !dims.empty() && dims.back() == rank - 1;
