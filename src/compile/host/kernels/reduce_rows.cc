@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>
 
 #include "compile/host/kernels/reduce_columns-inl.h"
+#include "compile/host/kernels/reduce_eighths-inl.h"
 #include "compile/host/kernels/reduce_rows-inl.h"
 
 #if HWY_ONCE
