@@ -22,7 +22,8 @@ struct DoubleAngle {
 };
 
 // pi / 2 in three parts.
-constexpr double kHalfPi[] = {1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33};
+constexpr double kHalfPiParts[] = {1.5707963267948966, 6.123233995736766e-17,
+                                   -1.4973849048591698e-33};
 constexpr double kManyTurns = 0x1p20;
 
 // Replaces the lanes from kManyTurns on.
@@ -52,14 +53,14 @@ HWY_INLINE DoubleAngle reduce_angle(VD abs) {
   const VD k = hn::Sub(shifted, set(kRoundsToInteger));
   const VD minus_k = hn::Neg(k);
   // Exact: both are multiples of 2^-53, and the difference is below 1.
-  const VD first = fused_mul_add(minus_k, set(kHalfPi[0]), abs);
-  const VD product = hn::Mul(k, set(kHalfPi[1]));
+  const VD first = fused_mul_add(minus_k, set(kHalfPiParts[0]), abs);
+  const VD product = hn::Mul(k, set(kHalfPiParts[1]));
   const VD high = hn::Sub(first, product);
   // What rounding lost of the difference and of the product.
   const VD taken = hn::Sub(first, high);
   const VD lost = hn::Add(hn::Sub(first, hn::Add(high, taken)), hn::Sub(taken, product));
-  const VD rest = fused_mul_add(k, set(kHalfPi[1]), hn::Neg(product));
-  const VD low = hn::Sub(hn::Sub(lost, rest), hn::Mul(k, set(kHalfPi[2])));
+  const VD rest = fused_mul_add(k, set(kHalfPiParts[1]), hn::Neg(product));
+  const VD low = hn::Sub(hn::Sub(lost, rest), hn::Mul(k, set(kHalfPiParts[2])));
   const DoubleAngle angle = {high, low, integer_in(shifted)};
   const auto is_large = hn::Ge(abs, set(kManyTurns));
   return hn::AllFalse(DD(), is_large) ? angle : with_large_angles(abs, angle);
@@ -146,9 +147,9 @@ HWY_INLINE VD asin(VD x) {
   const VD abs = hn::Abs(x);
   const auto [root, rest] = half_arc(abs);
   const VD twice = hn::Add(root, root);
-  const VD high = hn::Sub(set(kHalfPi[0]), twice);
-  const VD lost = hn::Sub(hn::Sub(set(kHalfPi[0]), high), twice);
-  const VD low = hn::Add(lost, fused_mul_add(set(-2.0), rest, set(kHalfPi[1])));
+  const VD high = hn::Sub(set(kHalfPiParts[0]), twice);
+  const VD lost = hn::Sub(hn::Sub(set(kHalfPiParts[0]), high), twice);
+  const VD low = hn::Add(lost, fused_mul_add(set(-2.0), rest, set(kHalfPiParts[1])));
   const VD near = hn::Add(abs, asin_rest(abs, hn::Mul(abs, abs)));
   const VD result = hn::IfThenElse(hn::Lt(abs, set(0.5)), near, hn::Add(high, low));
   const VD nan = set(std::numeric_limits<double>::quiet_NaN());
@@ -160,13 +161,13 @@ HWY_INLINE VD acos(VD x) {
   const auto [root, rest] = half_arc(abs);
   const VD twice = hn::Add(root, root);
   const VD above = fused_mul_add(set(2.0), rest, twice);  // of 1/2
-  const VD high = hn::Sub(set(2 * kHalfPi[0]), twice);
-  const VD lost = hn::Sub(hn::Sub(set(2 * kHalfPi[0]), high), twice);
-  const VD low = hn::Add(lost, fused_mul_add(set(-2.0), rest, set(2 * kHalfPi[1])));
+  const VD high = hn::Sub(set(2 * kHalfPiParts[0]), twice);
+  const VD lost = hn::Sub(hn::Sub(set(2 * kHalfPiParts[0]), high), twice);
+  const VD low = hn::Add(lost, fused_mul_add(set(-2.0), rest, set(2 * kHalfPiParts[1])));
   const VD far = hn::IfThenElse(hn::Lt(x, hn::Zero(DD())), hn::Add(high, low), above);
-  const VD middle = hn::Sub(set(kHalfPi[0]), x);
-  const VD missing = hn::Sub(hn::Sub(set(kHalfPi[0]), middle), x);
-  const VD small = hn::Sub(hn::Add(set(kHalfPi[1]), missing), asin_rest(x, hn::Mul(x, x)));
+  const VD middle = hn::Sub(set(kHalfPiParts[0]), x);
+  const VD missing = hn::Sub(hn::Sub(set(kHalfPiParts[0]), middle), x);
+  const VD small = hn::Sub(hn::Add(set(kHalfPiParts[1]), missing), asin_rest(x, hn::Mul(x, x)));
   const VD result = hn::IfThenElse(hn::Lt(abs, set(0.5)), hn::Add(middle, small), far);
   const VD nan = set(std::numeric_limits<double>::quiet_NaN());
   return hn::IfThenElse(hn::Le(abs, set(1.0)), result, nan);

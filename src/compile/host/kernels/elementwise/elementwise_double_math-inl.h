@@ -126,6 +126,8 @@ HWY_INLINE VD expm1(VD x) {
 
 // 2^(x + low) for |low| below the rounding error of x and -1100 <= x <= 1030.
 HWY_INLINE VD exp2_of_sum(VD x, VD low) {
+  const MD is_zero = hn::Lt(x, set(-1076.0));  // not left to rounding
+  x = hn::IfThenZeroElse(is_zero, x);
   const VD shifted = hn::Add(x, set(kRoundsToInteger));
   const VD r = hn::Add(hn::Sub(x, hn::Sub(shifted, set(kRoundsToInteger))), low);
   // (2^r - 1) / r
@@ -136,7 +138,7 @@ HWY_INLINE VD exp2_of_sum(VD x, VD low) {
       0.009618129107628484,   0.05550410866482158,    0.24022650695910072,
       0.6931471805599453};
   const VD power = fused_mul_add(polynomial(r, kSlope), r, set(1.0));
-  return scale_by_power(power, integer_in(shifted));
+  return hn::IfThenZeroElse(is_zero, scale_by_power(power, integer_in(shifted)));
 }
 
 HWY_INLINE VD exp2(VD x) { return exp2_of_sum(bound(x, -1080.0, 1026.0), hn::Zero(DD())); }

@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/elementwise/elementwise_chain-inl.h"
+#include "compile/host/kernels/elementwise/elementwise_double_angle-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_math_more-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_double_power-inl.h"
 #include "compile/host/kernels/elementwise/elementwise_internal.h"
@@ -67,6 +68,22 @@ struct Pow {
   }
 };
 
+// A function of angles: `function` for those that it takes, and `wide` for the others.
+template <VF (*function)(VF), VD (*wide)(VD)>
+struct OfAngle {
+  static constexpr bool kIsLong = true;
+  static HWY_INLINE VF run(VF x) {
+    const VF result = function(x);
+    const MF is_moderate = hn::Lt(hn::Abs(x), set(kLargeAngle));
+    if (hn::AllTrue(DF(), is_moderate)) return result;
+    return hn::IfThenElse(is_moderate, result, in_double([](VD a) HWY_ATTR { return wide(a); }, x));
+  }
+};
+template <VF (*function)(VF), VD (*wide)(VD)>
+TileKernel of_angle() {
+  return kernel<OfAngle<function, wide>, F32, F32>();
+}
+
 struct Atan2 {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF y, VF x) { return atan2(y, x); }
@@ -92,8 +109,8 @@ std::span<const Entry> function_table() {
       {"log1p", DType::f32, math<log1p>()},
       {"tanh", DType::f32, math<tanh>()},
       {"logistic", DType::f32, math<logistic>()},
-      {"sin", DType::f32, math<sin>()},
-      {"cos", DType::f32, math<cos>()},
+      {"sin", DType::f32, of_angle<sin, sin>()},
+      {"cos", DType::f32, of_angle<cos, cos>()},
       {"erf_inv", DType::f32, math<erf_inv>()},
       {"erf", DType::f32, math<erf>()},
       {"exp2", DType::f32, math<exp2>()},
@@ -106,7 +123,7 @@ std::span<const Entry> function_table() {
       {"asin", DType::f32, math<asin>()},
       {"acos", DType::f32, math<acos>()},
       {"atan", DType::f32, math<atan>()},
-      {"tan", DType::f32, math<tan>()},
+      {"tan", DType::f32, of_angle<tan, tan>()},
       {"erfc", DType::f32, kernel<Erfc, F32, F32>()},
       {"cbrt", DType::f32, math<cbrt>()},
       {"atan2", DType::f32, kernel<Atan2, F32, F32, F32>()},

@@ -205,21 +205,7 @@ HWY_INLINE VF sin_poly(VF x) {
 // For larger angles the parts of pi are not accurate enough.
 inline constexpr float kLargeAngle = 39000.0f;
 
-// Replaces lanes of `result` whose x is large, infinite or NaN. The C library computes them in
-// double; rounding to float hides the differences between its versions.
-template <double (*function)(double)>
-HWY_INLINE VF fix_large_angles(VF x, VF result) {
-  if (hn::AllTrue(DF(), hn::Lt(hn::Abs(x), set(kLargeAngle)))) return result;
-  HWY_ALIGN float from[F32::kLanes], to[F32::kLanes];
-  F32::store(x, from);
-  F32::store(result, to);
-  for (std::size_t i = 0; i < F32::kLanes; ++i) {
-    if (!(std::fabs(from[i]) < kLargeAngle))
-      to[i] = static_cast<float>(function(static_cast<double>(from[i])));
-  }
-  return F32::load(to);
-}
-
+// For |x| < kLargeAngle.
 HWY_INLINE VF sin(VF x) {
   const VF abs = hn::Abs(x);
   const VF magic = set(12582912.0f);
@@ -228,9 +214,10 @@ HWY_INLINE VF sin(VF x) {
   const VF r = reduce_angle(abs, hn::Sub(shifted, magic), 1.0f);
   const VF sign = hn::Xor(hn::BitCast(DF(), odd), sign_bit(x));
   const VF result = hn::Xor(sin_poly(r), sign);
-  return fix_large_angles<&std::sin>(x, hn::IfThenElse(hn::Eq(x, hn::Zero(DF())), x, result));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(DF())), x, result);
 }
 
+// For |x| < kLargeAngle.
 HWY_INLINE VF cos(VF x) {
   // cos(x) = -sin(x - pi/2 - k pi) for even k. q = 2k + 1 counts multiples of pi/2.
   const VF abs = hn::Abs(x);
@@ -240,7 +227,7 @@ HWY_INLINE VF cos(VF x) {
   const VF q = fused_mul_add(k, set(2.0f), set(1.0f));
   const VI even = hn::ShiftLeft<31>(hn::Not(hn::BitCast(DI(), shifted)));
   const VF r = reduce_angle(abs, q, 0.5f);
-  return fix_large_angles<&std::cos>(x, hn::Xor(sin_poly(r), hn::BitCast(DF(), even)));
+  return hn::Xor(sin_poly(r), hn::BitCast(DF(), even));
 }
 
 }  // namespace tessera::kernels::elementwise::HWY_NAMESPACE

@@ -40,7 +40,9 @@ HWY_INLINE VF erf(VF x) {
 }
 
 HWY_INLINE VF exp2(VF x) {
-  const VF bounded = bound(x, -152.0f, 130.0f);
+  const MF is_zero = hn::Lt(x, set(-151.0f));  // not left to rounding
+  const VF limited = hn::IfThenElse(hn::Gt(x, set(130.0f)), set(130.0f), x);
+  const VF bounded = hn::IfThenZeroElse(is_zero, limited);
   const VF magic = set(12582912.0f);
   const VF shifted = hn::Add(bounded, magic);
   const VF r = hn::Sub(bounded, hn::Sub(shifted, magic));
@@ -48,7 +50,7 @@ HWY_INLINE VF exp2(VF x) {
   const VF slope = horner(r, 1.529732376e-5f, 0.000154614447f, 0.001333350239f, 0.009618056679f,
                           0.05550410884f, 0.2402265092f, 0.6931471806f);
   const VI q = hn::Sub(hn::BitCast(DI(), shifted), hn::BitCast(DI(), magic));
-  return scale_by_power(fused_mul_add(slope, r, set(1.0f)), q);
+  return hn::IfThenZeroElse(is_zero, scale_by_power(fused_mul_add(slope, r, set(1.0f)), q));
 }
 
 HWY_INLINE VF log2(VF x) {
@@ -82,7 +84,9 @@ HWY_INLINE VF sinh(VF x) {
 HWY_INLINE VF cosh(VF x) {
   const VF abs = hn::Abs(x);
   const VF e = exp(hn::IfThenElse(hn::Gt(abs, set(88.0f)), set(88.0f), abs));
-  const VF small = hn::Mul(set(0.5f), hn::Add(e, hn::Div(set(1.0f), e)));
+  // Where the inverse would be denormal, any small number will do.
+  const VF inverse = hn::Div(set(1.0f), hn::IfThenElse(hn::Gt(e, set(1e30f)), set(1e30f), e));
+  const VF small = hn::Mul(set(0.5f), hn::Add(e, inverse));
   return hn::IfThenElse(hn::Gt(abs, set(88.0f)), half_of_large_exp(abs), small);
 }
 
@@ -140,6 +144,7 @@ HWY_INLINE VF cbrt(VF x) {
 
 // --- trigonometric functions ---------------------------------------------------------------------
 
+// For |x| < kLargeAngle.
 HWY_INLINE VF tan(VF x) {
   // x = q pi/2 + r. For odd q, tan(x) = -1 / tan(r).
   const VF magic = set(12582912.0f);
@@ -153,7 +158,7 @@ HWY_INLINE VF tan(VF x) {
   const VI odd = hn::And(hn::BitCast(DI(), shifted), hn::Set(DI(), 1));
   const MF is_odd = hn::RebindMask(DF(), hn::Ne(odd, hn::Zero(DI())));
   const VF result = hn::IfThenElse(is_odd, hn::Div(set(-1.0f), near), near);
-  return fix_large_angles<&std::tan>(x, hn::IfThenElse(hn::Eq(x, hn::Zero(DF())), x, result));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(DF())), x, result);
 }
 
 // --- inverse trigonometric functions -------------------------------------------------------------
