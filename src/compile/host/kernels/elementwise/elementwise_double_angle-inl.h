@@ -24,7 +24,7 @@ struct DoubleAngle {
 // pi / 2 in three parts.
 constexpr double kHalfPiParts[] = {1.5707963267948966, 6.123233995736766e-17,
                                    -1.4973849048591698e-33};
-constexpr double kManyTurns = 0x1p20;
+constexpr double kManyTurns = 0x1p30;
 
 // Replaces the lanes from kManyTurns on.
 HWY_INLINE DoubleAngle with_large_angles(VD abs, const DoubleAngle& angle) {
