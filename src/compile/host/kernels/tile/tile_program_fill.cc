@@ -7,6 +7,7 @@
 // foreach_target.h must come first.
 #include <cstring>
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "compile/host/kernels/tile/tile_program_internal.h"
 
@@ -21,7 +22,10 @@ constexpr std::int64_t kMostShortColumns = 8;
 /// many rows these are. Each vector of the result is made of lanes of one vector of values.
 template <class T>
 std::int64_t fill_short(const T* values, std::int64_t rows, std::int64_t columns, T* target) {
-  const hn::ScalableTag<T> d;
+  // Narrow elements are looked up as 4 bytes each: others have no lookup in vectors of every size.
+  using Lane = std::conditional_t<(sizeof(T) < 4), std::uint32_t, T>;
+  const hn::ScalableTag<Lane> d;
+  const hn::Rebind<T, decltype(d)> in_memory;
   using Index = hn::TFromD<hn::RebindToUnsigned<decltype(d)>>;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   if (rows < kLanes) return 0;
@@ -33,10 +37,20 @@ std::int64_t fill_short(const T* values, std::int64_t rows, std::int64_t columns
   }
   std::int64_t first = 0;
   for (; first + kLanes <= rows; first += kLanes) {
-    const auto of_rows = hn::LoadU(d, values + first);
+    hn::Vec<decltype(d)> of_rows;
+    if constexpr (sizeof(T) < 4) {
+      of_rows = hn::PromoteTo(d, hn::LoadU(in_memory, values + first));
+    } else {
+      of_rows = hn::LoadU(d, values + first);
+    }
     for (std::int64_t k = 0; k < columns; ++k, target += kLanes) {
       const auto indices = hn::SetTableIndices(d, lanes + k * kLanes);
-      hn::StoreU(hn::TableLookupLanes(of_rows, indices), d, target);
+      const auto found = hn::TableLookupLanes(of_rows, indices);
+      if constexpr (sizeof(T) < 4) {
+        hn::StoreU(hn::TruncateTo(in_memory, found), in_memory, target);
+      } else {
+        hn::StoreU(found, d, target);
+      }
     }
   }
   return first;
@@ -48,14 +62,12 @@ void fill_typed(const std::byte* values, std::int64_t rows, std::int64_t columns
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   T* target = reinterpret_cast<T*>(to);
   T* const end = target + rows * columns;
-  if constexpr (sizeof(T) >= 4) {  // others have no lookup in vectors of every size
-    if (columns <= kMostShortColumns) {
-      const std::int64_t filled =
-          fill_short(reinterpret_cast<const T*>(values), rows, columns, target);
-      values += static_cast<std::size_t>(filled) * sizeof(T);
-      target += filled * columns;
-      rows -= filled;
-    }
+  if (columns <= kMostShortColumns) {
+    const std::int64_t filled =
+        fill_short(reinterpret_cast<const T*>(values), rows, columns, target);
+    values += static_cast<std::size_t>(filled) * sizeof(T);
+    target += filled * columns;
+    rows -= filled;
   }
   for (std::int64_t r = 0; r < rows; ++r, target += columns) {
     T value;
