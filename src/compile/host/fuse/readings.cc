@@ -4,6 +4,7 @@
 #include <compare>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "compile/host/dense/window_padding.h"
 #include "compile/host/kernels/tile/tile_program.h"
@@ -290,11 +291,10 @@ bool is_column_sum(const Function& function, const Equation& equation) {
   const Sharding& result = function.sharding(equation.results[0]);
   std::vector<AtomId> summed(sharding.partial.begin(), sharding.partial.end());
   bool has_rows = false;
-  for (std::int64_t dim = 0; dim < std::ssize(type.shape); ++dim) {
-    if (dim == last && !is_over_last) break;
-    has_rows =
-        has_rows || (dim != last && !has_one_index(function, from, static_cast<std::size_t>(dim)));
-    const AtomList& atoms = sharding.dims[static_cast<std::size_t>(dim)];
+  for (std::size_t dim = 0; dim < num_dims; ++dim) {
+    const bool is_last = std::cmp_equal(dim, last);
+    has_rows = has_rows || (!is_last && !has_one_index(function, from, dim));
+    const AtomList& atoms = sharding.dims[dim];
     summed.insert(summed.end(), atoms.begin(), atoms.end());
   }
   return has_rows && sharding.windows.empty() &&

@@ -397,8 +397,8 @@ void ReducePlan::share_results(std::int64_t most_parts) {
   if (pieces <= 1 || num_leaves <= 1) return;
   const auto least = static_cast<std::uint64_t>((num_leaves + pieces - 1) / pieces);
   leaves_of_part_ = static_cast<std::int64_t>(std::bit_ceil(least));
-  parts_of_each_ = (num_leaves + leaves_of_part_ - 1) / leaves_of_part_;
-  num_parts_ = static_cast<int>(num_outputs_ * parts_of_each_);
+  const std::int64_t of_each = (num_leaves + leaves_of_part_ - 1) / leaves_of_part_;
+  num_parts_ = static_cast<int>(num_outputs_ * of_each);
 }
 
 std::int64_t ReducePlan::scratch_bytes() const {
@@ -418,7 +418,7 @@ void ReducePlan::join(void* scratch, void* output) const {
     const T* sum = static_cast<const T*>(scratch);
     for (std::int64_t i = 0; i < num_outputs_; ++i) {
       SmallTree<T> tree;
-      for (std::int64_t part = 0; part < parts_of_each_; ++part) tree.push(*sum++);
+      for (std::int64_t part = 0; part < parts_of_each(); ++part) tree.push(*sum++);
       static_cast<T*>(output)[i] = tree.finish();
     }
   };
@@ -427,10 +427,10 @@ void ReducePlan::join(void* scratch, void* output) const {
 
 template <typename T>
 void ReducePlan::sum_part(const T* input, T* scratch, int part) const {
-  const std::int64_t begin = part % parts_of_each_ * leaves_of_part_;
+  const std::int64_t begin = part % parts_of_each() * leaves_of_part_;
   const std::int64_t end = std::min(begin + leaves_of_part_, std::ssize(rows_.leaves));
   const auto leaves = std::span(rows_.leaves).subspan(at(begin), at(end - begin));
-  const T* const from = input + kept_offset(problem_, part / parts_of_each_);
+  const T* const from = input + kept_offset(problem_, part / parts_of_each());
   sum_trees<T>(leaves, rows_.run_offsets.data(), {.from = from, .rows = 1, .row_stride = 0},
                scratch + part);
 }

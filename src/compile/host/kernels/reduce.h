@@ -93,6 +93,8 @@ class ReducePlan {
 
  private:
   void share_results(std::int64_t most_parts);
+  /// The parts of a result that several make.
+  std::int64_t parts_of_each() const { return num_parts_ / num_outputs_; }
   template <typename T>
   void sum_part(const T* input, T* scratch, int part) const;
 
@@ -101,7 +103,6 @@ class ReducePlan {
   std::shared_ptr<const ColumnSums> columns_;  // the same
   RowSum rows_;                                // for rows that are summed with lanes16
   std::int64_t leaves_of_part_ = 0;            // of a result; 0: parts make whole results
-  std::int64_t parts_of_each_ = 1;             // result, with leaves_of_part_
   std::int64_t num_outputs_;
   int num_parts_;
 };

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/reduce_rows-inl.h"
@@ -63,9 +64,10 @@ HWY_INLINE Terms<float>::V Folded(const float* from) {
 }
 
 /// As many rows at once as a vector has lanes, which then have one sum each.
-template <int kLeaf, int kFolds>
+template <int kLeaf>
 HWY_INLINE bool SumEighthsOf(const ReduceRows<float>& rows, float* to) {
   constexpr std::int64_t kN = Terms<float>::kN, kLength = 8 * kLeaf;
+  constexpr int kFolds = std::countr_zero(8U * kLeaf);  // to one sum
   const Terms<float>::D d;
   if (rows.row_stride != kLength) return false;
   const auto sums = [&](const float* from) HWY_ATTR {
@@ -86,11 +88,11 @@ HWY_INLINE bool SumEighthsOf(const ReduceRows<float>& rows, float* to) {
 
 bool SumEighths(const ReduceRows<float>& rows, std::int64_t terms, float* to) {
 #if HWY_TARGET != HWY_SCALAR
-  if (terms == 2) return SumEighthsOf<2, 4>(rows, to);
-  if (terms == 4) return SumEighthsOf<4, 5>(rows, to);
-  if (terms == 8) return SumEighthsOf<8, 6>(rows, to);
-  if (terms == 16) return SumEighthsOf<16, 7>(rows, to);
-  if (terms == 32) return SumEighthsOf<32, 8>(rows, to);
+  if (terms == 2) return SumEighthsOf<2>(rows, to);
+  if (terms == 4) return SumEighthsOf<4>(rows, to);
+  if (terms == 8) return SumEighthsOf<8>(rows, to);
+  if (terms == 16) return SumEighthsOf<16>(rows, to);
+  if (terms == 32) return SumEighthsOf<32>(rows, to);
 #endif
   return (void)rows, (void)terms, (void)to, false;
 }

@@ -46,18 +46,12 @@ struct Portable {
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
 
-// Adds the product of the high halves, then that of the low halves.
-HWY_INLINE V add_words(V a, V b, V sum) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-  return sum;
-}
-
+// The first term of a word is added first if it is in the high half, see add_pairs().
 struct Pairs {
-  // The first term in the high half.
   static HWY_INLINE V exchanged(V words) {
     return hn::BitCast(D(), hn::RotateRight<16>(hn::BitCast(D32(), words)));
   }
-  HWY_INLINE void add(V a, V b) { sum = add_words(exchanged(a), exchanged(b), sum); }
+  HWY_INLINE void add(V a, V b) { sum = tiles::add_pairs(exchanged(a), exchanged(b), sum); }
   HWY_INLINE void end_block() {}
 
   V sum;
@@ -75,8 +69,8 @@ struct Blocks {
   HWY_INLINE void add(V a, V b) {
     const V low = or_minus_zero(bits_of(a, 0xFFFFU), 0x80000000U);
     const V high = or_minus_zero(bits_of(a, 0xFFFF0000U), 0x8000U);
-    even = add_words(low, bits_of(b, 0xFFFFU), even);
-    odd = add_words(high, bits_of(b, 0xFFFF0000U), odd);
+    even = tiles::add_pairs(low, bits_of(b, 0xFFFFU), even);
+    odd = tiles::add_pairs(high, bits_of(b, 0xFFFF0000U), odd);
   }
   HWY_INLINE void end_block() {
     sum = without_subnormal(hn::Add(sum, without_subnormal(hn::Add(even, odd))));

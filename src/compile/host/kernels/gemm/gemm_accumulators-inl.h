@@ -119,6 +119,16 @@ struct FusedProduct {
   }
 };
 
+#if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
+// Adds, in each lane, the product of the high halves, then that of the low halves. It is not an
+// intrinsic because these functions are compiled for an instruction set without it.
+template <class V>
+HWY_INLINE V add_pairs(V a, V b, V c) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  return c;
+}
+#endif
+
 // A word of A, which pairs of bf16 need not be aligned as.
 template <class T>
 HWY_INLINE T word_at(const T* from) {

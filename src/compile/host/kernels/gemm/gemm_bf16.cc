@@ -28,15 +28,12 @@ Unit portable() {
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
 
-// Adds, in each lane, the product of the high halves, then that of the low halves. It is not an
-// intrinsic because the functions of this file are compiled for an instruction set without it.
 struct PairProduct {
   using Element = std::uint16_t;
 
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
-    return c;
+    return add_pairs(a, b, c);
   }
   template <class V>
   static HWY_INLINE V add_of_one(const float* a, V b, V c) {
