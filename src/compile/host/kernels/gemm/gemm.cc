@@ -309,6 +309,22 @@ void GemmPlan::State::choose_chunks() {
       shares_sets ? tile_rows
                   : std::max(std::min(kTilesInPlace * tile_rows, kRowsInPlace), tile_rows);
   b_in_place = b_is_small || (b_in_place && rows <= most_rows);
+  cut_chunks(in_tile, in_panels);
+  const auto reads_in_place = [&](const Chunk& chunk) {
+    const auto first = static_cast<std::size_t>(chunk.k_begin * unit.terms);
+    return b_layout.k_spaced_run[first] >= chunk.k_end - chunk.k_begin;
+  };
+  if (b_in_place && !std::all_of(tree.chunks.begin(), tree.chunks.end(), reads_in_place)) {
+    b_in_place = b_is_small = false;
+    cut_chunks(in_tile, in_panels);
+  }
+  for (const Chunk& chunk : tree.chunks)
+    longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
+  columns_compete = do_columns_compete();
+}
+
+// Cuts the sum into chunks as long as the tiles and panels in the caches allow.
+void GemmPlan::State::cut_chunks(std::int64_t in_tile, std::int64_t in_panels) {
   const std::int64_t longest = b_is_small   ? kLongestChunk
                                : b_in_place ? kLongestInPlace
                                : a_in_place ? kLongestChunk
@@ -322,13 +338,6 @@ void GemmPlan::State::choose_chunks() {
                             : is_few       ? std::min({in_panels, of_few, kLongestOfFew})
                                            : std::min({in_tile, in_panels, longest});
   tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
-  for (const Chunk& chunk : tree.chunks) {
-    const std::int64_t length = chunk.k_end - chunk.k_begin;
-    longest_chunk = std::max(longest_chunk, length);
-    if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin * unit.terms)] < length)
-      b_in_place = b_is_small = false;
-  }
-  columns_compete = do_columns_compete();
 }
 
 // Whether all chunks find A equally regular, so that a tile reads all of them in place or packed.

@@ -119,6 +119,31 @@ struct TabledRows {
   }
 };
 
+// The same with adjacent rows, which need one pointer.
+template <int kRows, class Element = float>
+struct AdjacentTabledRows {
+  const Element* a;
+  const std::int32_t* offsets;
+
+  HWY_INLINE AdjacentTabledRows(const TileArgs& args, const float* from)
+      : a(reinterpret_cast<const Element*>(from)), offsets(args.a_k) {}
+  HWY_INLINE void advance(int k) {
+    offsets += k;
+    launder(offsets);
+  }
+
+  struct Column {
+    const Element* a;
+    HWY_INLINE const float* at(int r) const { return reinterpret_cast<const float*>(a + r); }
+  };
+  template <int k>
+  HWY_INLINE Column column() const {
+    const Element* from = a + offsets[k];
+    launder(from);
+    return {from};
+  }
+};
+
 template <class Rows, class = void>
 inline constexpr bool kHasVectors = false;
 template <class Rows>

@@ -63,12 +63,15 @@ template <Operands kOperands>
 inline constexpr bool kReadsByTable =
     kOperands == Operands::a_by_table || kOperands == Operands::by_tables || kHasLanes<kOperands>;
 
-template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
+template <int kRows, class Width, Operands kOperands, bool kQuads, bool kHasAdjacentRows,
+          class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
   constexpr bool kIsInPlace = kOperands == Operands::a_in_place || kOperands == Operands::in_place;
-  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>,
-                                     TabledRows<kRows, typename Product::Element>>;
+  using Element = typename Product::Element;
+  using Tabled = std::conditional_t<kHasAdjacentRows, AdjacentTabledRows<kRows, Element>,
+                                    TabledRows<kRows, Element>>;
+  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, Tabled>;
   using OneElement =
       std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
   using Lanes = std::conditional_t<kHasPlainLanes<kOperands>, PlainLaneRows<kRows, Width>,
@@ -123,8 +126,9 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
 // Rare cases of prefetching out of line save registers, but with AVX2 the call costs more.
 inline constexpr bool kAsksApart = HWY_TARGET == HWY_AVX3;
 
-template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
-void tiles(const TileArgs& args) {
+template <int kRows, class Width, Operands kOperands, bool kQuads, bool kHasAdjacentRows,
+          class Product>
+HWY_INLINE void tiles_of(const TileArgs& args) {
   Place at;
   at.a = args.a;
   at.c_rows = args.c_rows;
@@ -140,7 +144,7 @@ void tiles(const TileArgs& args) {
       at.cols = left == 1 ? args.last_cols : Width::kCols;
       args.ahead_a->ask<kAsksApart>();
       args.ahead_b->ask<kAsksApart>();
-      tile<kRows, Width, kOperands, kQuads, Product>(args, at);
+      tile<kRows, Width, kOperands, kQuads, kHasAdjacentRows, Product>(args, at);
       at.b += args.b_step;
       at.c += Width::kCols;
       at.slots += args.slots_step;
@@ -148,6 +152,16 @@ void tiles(const TileArgs& args) {
     at.a += args.a_step;
     at.c_rows += kRows;
   }
+}
+
+template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
+void tiles(const TileArgs& args) {
+  // Rows are adjacent in gradients of kernels, whose grains are long.
+  if constexpr (kReadsByTable<kOperands> && !kHasLanes<kOperands> && !kQuads &&
+                std::is_same_v<typename Product::Element, float>) {
+    if (args.a_stride == 1) return tiles_of<kRows, Width, kOperands, kQuads, true, Product>(args);
+  }
+  tiles_of<kRows, Width, kOperands, kQuads, false, Product>(args);
 }
 
 // Half a vector, if vectors are so long that processors may run them in halves.
