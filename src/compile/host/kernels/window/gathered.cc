@@ -17,34 +17,30 @@ using gather::Copies;
 using gather::Offsets;
 
 constexpr std::int64_t kFewestProducts = 4;
+constexpr std::int64_t kMostSteps = 1024;  // of a piece, unless a grain has more
 
 /// Which products are worth copies, and how large these are. Products with fewer rows take too
 /// little time beside that of their copies.
 struct Limits {
   std::int64_t fewest_rows, most_rows, most_columns;
   std::int64_t unit_of_columns;
-  std::int64_t most_steps;  // of a piece, unless a grain has more
   std::int64_t part_of_l2;  // that a piece may take: 2 is a half
 };
 
-Limits limits_of_floats(std::size_t products) {
-  constexpr std::size_t kMany = 16;  // so many that the time of their copies hardly counts
-  return {.fewest_rows = products < kMany ? 32 : 16,
+Limits limits_of_floats() {
+  return {.fewest_rows = 32,
           .most_rows = 64,
           .most_columns = 64,
           .unit_of_columns = gemm::kernels().lanes,
-          .most_steps = 256,
           .part_of_l2 = 2};
 }
 
-// Without copies, each product makes words of its own, so they pay sooner. Long pieces are read in
-// long runs.
+// Without copies, each product makes words of its own, so they pay sooner.
 Limits limits_of_words() {
   return {.fewest_rows = 8,
           .most_rows = 64,
           .most_columns = 64,
           .unit_of_columns = 1,
-          .most_steps = 1024,
           .part_of_l2 = 4};
 }
 
@@ -157,7 +153,7 @@ bool GatheredProducts::State::add_group(std::vector<GemmProblem> products,
   if (make_words != nullptr) gathering.take_pairs(make_words);
   const std::int64_t most_floats =
       caches.l2 / limits.part_of_l2 / static_cast<std::int64_t>(sizeof(float));
-  if (!gathering.run(most_floats, limits.most_steps)) return false;
+  if (!gathering.run(most_floats, kMostSteps)) return false;
   ProductGroup& group = groups.emplace_back();
   group.a = std::move(gathering.a);
   group.b = std::move(gathering.b);
@@ -204,7 +200,7 @@ std::optional<GatheredProducts> GatheredProducts::State::make(std::unique_ptr<St
 std::optional<GatheredProducts> GatheredProducts::of(std::span<const GemmProblem> problems,
                                                      int num_workers, const CacheSizes& caches) {
   auto state = std::make_unique<State>();
-  state->limits = limits_of_floats(problems.size());
+  state->limits = limits_of_floats();
   state->caches = caches;
   return State::make(std::move(state), problems, num_workers);
 }
