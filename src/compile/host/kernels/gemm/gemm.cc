@@ -158,8 +158,8 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   order_rows();
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
-  a_in_place =
-      unit.reads_in_place && !has_lanes && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
+  a_in_place = unit.reads_adjacent_k && !has_lanes &&
+               (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
   // Vectors that run in halves leave time to load an element of A for each product. Tiles of one

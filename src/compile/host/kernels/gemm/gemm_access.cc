@@ -87,11 +87,8 @@ std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
       table->c[at(lane)] = p.c_batch[at(lane / columns)] - p.c_batch[0] + lane % columns;
       fits = element < lanes_of_vector;
     }
-    table->is_plain = all == kernels->lanes || all == kernels->nr;
-    for (std::int64_t lane = 0; lane < all; ++lane) {
+    for (std::int64_t lane = 0; lane < all; ++lane)
       table->is_scattered = table->is_scattered || table->c[at(lane)] != lane;
-      table->is_plain = table->is_plain && lane / columns * a_step == lane;
-    }
     if (fits) return together;
     *table = {};
   }

@@ -114,11 +114,8 @@ Unit avx512_bf16() {
 Unit words() {
   if (avx512_bf16().kernels == nullptr) return {};
   static const Kernels kTable = [] {
-    Kernels out = kernels_without_tiles();
-    fill_tiles<Operands::packed, WordProduct>(out);
-    fill_tiles<Operands::a_in_place, WordProduct>(out);
+    Kernels out = *avx512_bf16().kernels;  // packed operands are words there, too
     fill_tiles<Operands::b_in_place, WordProduct>(out);
-    fill_tiles<Operands::in_place, WordProduct>(out);
     fill_tiles<Operands::a_by_table, WordProduct>(out);
     fill_tiles<Operands::by_tables, WordProduct>(out);
     return out;

@@ -89,11 +89,9 @@ enum class Operands {
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
   by_tables,   ///< also B, whose columns are adjacent
   lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
-  lanes_by_tables,        ///< the same with B by table
-  plain_lanes,            ///< as `lanes`, where the elements of A for the columns are adjacent
-  plain_lanes_by_tables,  ///< the same with B by table
+  lanes_by_tables,  ///< the same with B by table
 };
-inline constexpr int kNumOperands = 10;
+inline constexpr int kNumOperands = 8;
 
 /// For columns of several batches side by side: where the elements of A are that meet them. Vector
 /// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
@@ -104,8 +102,6 @@ struct LaneTable {
   std::array<std::array<std::int32_t, 16>, 2> index = {};
   std::array<std::int64_t, 32> c = {};
   bool is_scattered = false;  ///< c[i] is not always i
-  /// Column i meets element i, and all vectors are whole.
-  bool is_plain = false;
 };
 
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
@@ -251,7 +247,8 @@ struct Unit {
   PackKernel pack_a = nullptr;  ///< where A is packed differently
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
-  bool reads_in_place = false;  ///< tiles can read operands in place
+  bool reads_in_place = false;    ///< tiles can read operands in place
+  bool reads_adjacent_k = false;  ///< also rows of A whose k are adjacent
   /// A step whose second term is right before the first one in memory is a word there: tiles can
   /// read A by table, and B is packed word by word.
   bool reads_pairs = false;

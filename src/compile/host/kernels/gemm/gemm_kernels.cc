@@ -44,6 +44,7 @@ Unit unit_of_f32() {
   return {.kernels = &kernels(),
           .pack = kernels().pack,
           .reads_in_place = true,
+          .reads_adjacent_k = true,
           .rows_in_place = rows_kernels_of_f32(),
           .rows_of_adjacent_terms = term_kernels_of_f32(),
           .rows_packed = rows_kernels_of_f32()};

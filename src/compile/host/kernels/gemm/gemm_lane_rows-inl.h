@@ -80,27 +80,6 @@ struct LaneRows {
   }
 };
 
-// The same where these elements are adjacent.
-template <int kRows, class Width>
-struct PlainLaneRows {
-  static constexpr bool kHasVectors = true;
-  TabledRows<kRows> rows;
-
-  HWY_INLINE PlainLaneRows(const TileArgs& args, const float* from) : rows(args, from) {}
-  HWY_INLINE void advance(int k) { rows.offsets += k; }
-
-  struct Column {
-    typename TabledRows<kRows>::Column rows;
-    HWY_INLINE typename Width::V vector(int r, int j) const {
-      return hn::LoadU(typename Width::D(), rows.at(r) + j * Width::kLanes);
-    }
-  };
-  template <int k>
-  HWY_INLINE Column column() const {
-    return {rows.template column<k>()};
-  }
-};
-
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -17,8 +17,6 @@ namespace tessera::kernels::gemm::HWY_NAMESPACE {
 void fill_lanes(Kernels& out) {
   fill_tiles<Operands::lanes, FusedProduct>(out);
   fill_tiles<Operands::lanes_by_tables, FusedProduct>(out);
-  fill_tiles<Operands::plain_lanes, FusedProduct>(out);
-  fill_tiles<Operands::plain_lanes_by_tables, FusedProduct>(out);
 }
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE

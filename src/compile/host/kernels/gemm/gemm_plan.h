@@ -151,8 +151,6 @@ struct GemmPlan::State {
   }
   /// How tiles read the operands if there are lanes.
   gemm::Operands operands_of_lanes() const {
-    if (lanes.is_plain)
-      return b_by_table ? gemm::Operands::plain_lanes_by_tables : gemm::Operands::plain_lanes;
     return b_by_table ? gemm::Operands::lanes_by_tables : gemm::Operands::lanes;
   }
   std::int64_t l2_floats() const { return caches.l2 / static_cast<std::int64_t>(sizeof(float)); }

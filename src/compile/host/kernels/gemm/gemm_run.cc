@@ -355,8 +355,8 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
     }
     return true;
   };
-  const bool reads_both = !s_.b_in_place || s_.b_is_small;
-  if (reads_both && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+  const bool can_read_k = s_.unit.reads_adjacent_k && (!s_.b_in_place || s_.b_is_small);
+  if (can_read_k && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
     return Access::adjacent_k;
   if (step_panels_.size() * s_.nr <= kPanelsWorthPacking * s_.kernels->nr && !s_.columns_compete &&
       layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))

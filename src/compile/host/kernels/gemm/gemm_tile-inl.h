@@ -34,12 +34,9 @@ HWY_NOINLINE void scatter_result(const Accumulators<kRows, Width>& acc, const La
   }
 }
 
-template <int kRows, class Width>
+template <bool kIsWhole, int kRows, class Width>
 HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place& at) {
-  if (at.cols == Width::kCols) {
-    acc.store_rows(at.c, at.c_rows);
-    return;
-  }
+  if (kIsWhole || at.cols == Width::kCols) return acc.store_rows(at.c, at.c_rows);
 #if HWY_TARGET == HWY_AVX3
   acc.store_columns(at.c, at.c_rows, at.cols);
 #else
@@ -53,15 +50,19 @@ HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place&
 }
 
 template <Operands kOperands>
-inline constexpr bool kHasPlainLanes =
-    kOperands == Operands::plain_lanes || kOperands == Operands::plain_lanes_by_tables;
-template <Operands kOperands>
 inline constexpr bool kHasLanes =
-    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables ||
-    kHasPlainLanes<kOperands>;
+    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables;
 template <Operands kOperands>
 inline constexpr bool kReadsByTable =
     kOperands == Operands::a_by_table || kOperands == Operands::by_tables || kHasLanes<kOperands>;
+
+template <Operands kOperands>
+inline constexpr bool kHasTabledB =
+    kOperands == Operands::by_tables || kOperands == Operands::lanes_by_tables;
+// B in place has whole vectors of columns.
+template <Operands kOperands>
+inline constexpr bool kReadsBInPlace =
+    kOperands == Operands::b_in_place || kOperands == Operands::in_place || kHasTabledB<kOperands>;
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, bool kHasAdjacentRows,
           class Product>
@@ -74,16 +75,10 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, Tabled>;
   using OneElement =
       std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
-  using Lanes = std::conditional_t<kHasPlainLanes<kOperands>, PlainLaneRows<kRows, Width>,
-                                   LaneRows<kRows, Width>>;
-  using Rows = std::conditional_t<kHasLanes<kOperands>, Lanes, OneElement>;
-  constexpr bool kTabledB = kOperands == Operands::by_tables ||
-                            kOperands == Operands::lanes_by_tables ||
-                            kOperands == Operands::plain_lanes_by_tables;
-  using Adjacent = std::conditional_t<kTabledB, TabledPanel<Width>, PanelInPlace<Width>>;
-  using Panel = std::conditional_t<kTabledB || kOperands == Operands::b_in_place ||
-                                       kOperands == Operands::in_place,
-                                   Adjacent, PackedPanel<Width>>;
+  using Rows = std::conditional_t<kHasLanes<kOperands>, LaneRows<kRows, Width>, OneElement>;
+  using Adjacent =
+      std::conditional_t<kHasTabledB<kOperands>, TabledPanel<Width>, PanelInPlace<Width>>;
+  using Panel = std::conditional_t<kReadsBInPlace<kOperands>, Adjacent, PackedPanel<Width>>;
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
   float* slot_top = at.slots + chunk.slot * kNodeSize<kRows, Width>;
@@ -117,7 +112,7 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
     if constexpr (kHasLanes<kOperands>) {
       if (args.lanes->is_scattered) return scatter_result(acc, *args.lanes, at);
     }
-    store_result(acc, at);
+    store_result<kReadsBInPlace<kOperands>>(acc, at);
   } else {
     acc.store(slot_top);
   }
@@ -157,8 +152,7 @@ HWY_INLINE void tiles_of(const TileArgs& args) {
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 void tiles(const TileArgs& args) {
   // Rows are adjacent in gradients of kernels, whose grains are long.
-  if constexpr (kReadsByTable<kOperands> && !kHasLanes<kOperands> && !kQuads &&
-                std::is_same_v<typename Product::Element, float>) {
+  if constexpr (kOperands == Operands::by_tables && !kQuads) {
     if (args.a_stride == 1) return tiles_of<kRows, Width, kOperands, kQuads, true, Product>(args);
   }
   tiles_of<kRows, Width, kOperands, kQuads, false, Product>(args);
@@ -204,7 +198,7 @@ void fill_width(Kernels& out, int width) {
 
 template <Operands kOperands, class Product>
 void fill_tiles(Kernels& out) {
-  if constexpr (!kHasPlainLanes<kOperands>) fill_width<HalfVector, kOperands, Product>(out, 0);
+  if constexpr (!kReadsBInPlace<kOperands>) fill_width<HalfVector, kOperands, Product>(out, 0);
   fill_width<TileWidth<D, 1>, kOperands, Product>(out, 1);
   fill_width<TileWidth<D, 2>, kOperands, Product>(out, 2);
 }
