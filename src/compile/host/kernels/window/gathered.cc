@@ -37,11 +37,8 @@ Limits limits_of_floats() {
 
 // Without copies, each product makes words of its own, so they pay sooner.
 Limits limits_of_words() {
-  return {.fewest_rows = 8,
-          .most_rows = 64,
-          .most_columns = 64,
-          .unit_of_columns = 1,
-          .part_of_l2 = 4};
+  return {
+      .fewest_rows = 8, .most_rows = 64, .most_columns = 64, .unit_of_columns = 1, .part_of_l2 = 4};
 }
 
 thread_local gemm::Scratch t_gathered;
