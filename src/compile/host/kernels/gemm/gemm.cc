@@ -293,14 +293,8 @@ bool GemmPlan::State::has_small_b() const {
   return k * std::max(n, b_alignment()) * unit.element_bytes <= caches.l1 / 2;
 }
 
-// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
-// registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
-// cost them more than others.
+// B is read in place only if its rows are equally spaced in each chunk.
 void GemmPlan::State::choose_chunks() {
-  const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
-  const std::int64_t in_tile =
-      std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
-  const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
   b_in_place = unit.reads_in_place && !has_lanes && rows > 0 && k > 0 && has_whole_vectors() &&
                (a_in_place || !tiles_cross_runs());
   b_is_small = b_in_place && has_small_b();
@@ -309,22 +303,28 @@ void GemmPlan::State::choose_chunks() {
       shares_sets ? tile_rows
                   : std::max(std::min(kTilesInPlace * tile_rows, kRowsInPlace), tile_rows);
   b_in_place = b_is_small || (b_in_place && rows <= most_rows);
-  cut_chunks(in_tile, in_panels);
+  cut_chunks();
   const auto reads_in_place = [&](const Chunk& chunk) {
     const auto first = static_cast<std::size_t>(chunk.k_begin * unit.terms);
     return b_layout.k_spaced_run[first] >= chunk.k_end - chunk.k_begin;
   };
   if (b_in_place && !std::all_of(tree.chunks.begin(), tree.chunks.end(), reads_in_place)) {
     b_in_place = b_is_small = false;
-    cut_chunks(in_tile, in_panels);
+    cut_chunks();
   }
   for (const Chunk& chunk : tree.chunks)
     longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
   columns_compete = do_columns_compete();
 }
 
-// Cuts the sum into chunks as long as the tiles and panels in the caches allow.
-void GemmPlan::State::cut_chunks(std::int64_t in_tile, std::int64_t in_panels) {
+// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
+// registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
+// cost them more than others.
+void GemmPlan::State::cut_chunks() {
+  const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
+  const std::int64_t in_tile =
+      std::max(tile_bytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows, kShortestChunk);
+  const std::int64_t in_panels = std::max(l2_floats() / 8 / nr, kShortestChunk);
   const std::int64_t longest = b_is_small   ? kLongestChunk
                                : b_in_place ? kLongestInPlace
                                : a_in_place ? kLongestChunk

@@ -193,7 +193,7 @@ struct GemmPlan::State {
   std::int64_t b_alignment() const;
   bool has_small_b() const;
   void choose_chunks();
-  void cut_chunks(std::int64_t in_tile, std::int64_t in_panels);
+  void cut_chunks();
   bool do_columns_compete() const;
   bool reads_chunks_alike() const;
   void choose_blocks();

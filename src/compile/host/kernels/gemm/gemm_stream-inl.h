@@ -119,26 +119,25 @@ struct TabledRows {
   }
 };
 
-// The same with adjacent rows, which need one pointer.
-template <int kRows, class Element = float>
+// The same with adjacent rows of floats, which need one pointer.
 struct AdjacentTabledRows {
-  const Element* a;
+  const float* a;
   const std::int32_t* offsets;
 
   HWY_INLINE AdjacentTabledRows(const TileArgs& args, const float* from)
-      : a(reinterpret_cast<const Element*>(from)), offsets(args.a_k) {}
+      : a(from), offsets(args.a_k) {}
   HWY_INLINE void advance(int k) {
     offsets += k;
     launder(offsets);
   }
 
   struct Column {
-    const Element* a;
-    HWY_INLINE const float* at(int r) const { return reinterpret_cast<const float*>(a + r); }
+    const float* a;
+    HWY_INLINE const float* at(int r) const { return a + r; }
   };
   template <int k>
   HWY_INLINE Column column() const {
-    const Element* from = a + offsets[k];
+    const float* from = a + offsets[k];
     launder(from);
     return {from};
   }

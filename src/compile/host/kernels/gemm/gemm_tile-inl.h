@@ -64,18 +64,21 @@ template <Operands kOperands>
 inline constexpr bool kReadsBInPlace =
     kOperands == Operands::b_in_place || kOperands == Operands::in_place || kHasTabledB<kOperands>;
 
-template <int kRows, class Width, Operands kOperands, bool kQuads, bool kHasAdjacentRows,
-          class Product>
-HWY_INLINE void tile(const TileArgs& args, const Place& at) {
-  Accumulators<kRows, Width> acc;
-  constexpr bool kIsInPlace = kOperands == Operands::a_in_place || kOperands == Operands::in_place;
-  using Element = typename Product::Element;
-  using Tabled = std::conditional_t<kHasAdjacentRows, AdjacentTabledRows<kRows, Element>,
-                                    TabledRows<kRows, Element>>;
-  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, Tabled>;
+// How rows of A are read.
+template <int kRows, class Width, Operands kOperands, class Product>
+struct RowsOf {
+  static constexpr bool kIsInPlace =
+      kOperands == Operands::a_in_place || kOperands == Operands::in_place;
+  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>,
+                                     TabledRows<kRows, typename Product::Element>>;
   using OneElement =
       std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
-  using Rows = std::conditional_t<kHasLanes<kOperands>, LaneRows<kRows, Width>, OneElement>;
+  using Type = std::conditional_t<kHasLanes<kOperands>, LaneRows<kRows, Width>, OneElement>;
+};
+
+template <int kRows, class Width, Operands kOperands, bool kQuads, class Rows, class Product>
+HWY_INLINE void tile(const TileArgs& args, const Place& at) {
+  Accumulators<kRows, Width> acc;
   using Adjacent =
       std::conditional_t<kHasTabledB<kOperands>, TabledPanel<Width>, PanelInPlace<Width>>;
   using Panel = std::conditional_t<kReadsBInPlace<kOperands>, Adjacent, PackedPanel<Width>>;
@@ -121,8 +124,7 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
 // Rare cases of prefetching out of line save registers, but with AVX2 the call costs more.
 inline constexpr bool kAsksApart = HWY_TARGET == HWY_AVX3;
 
-template <int kRows, class Width, Operands kOperands, bool kQuads, bool kHasAdjacentRows,
-          class Product>
+template <int kRows, class Width, Operands kOperands, bool kQuads, class Rows, class Product>
 HWY_INLINE void tiles_of(const TileArgs& args) {
   Place at;
   at.a = args.a;
@@ -139,7 +141,7 @@ HWY_INLINE void tiles_of(const TileArgs& args) {
       at.cols = left == 1 ? args.last_cols : Width::kCols;
       args.ahead_a->ask<kAsksApart>();
       args.ahead_b->ask<kAsksApart>();
-      tile<kRows, Width, kOperands, kQuads, kHasAdjacentRows, Product>(args, at);
+      tile<kRows, Width, kOperands, kQuads, Rows, Product>(args, at);
       at.b += args.b_step;
       at.c += Width::kCols;
       at.slots += args.slots_step;
@@ -153,9 +155,11 @@ template <int kRows, class Width, Operands kOperands, bool kQuads, class Product
 void tiles(const TileArgs& args) {
   // Rows are adjacent in gradients of kernels, whose grains are long.
   if constexpr (kOperands == Operands::by_tables && !kQuads) {
-    if (args.a_stride == 1) return tiles_of<kRows, Width, kOperands, kQuads, true, Product>(args);
+    if (args.a_stride == 1)
+      return tiles_of<kRows, Width, kOperands, kQuads, AdjacentTabledRows, Product>(args);
   }
-  tiles_of<kRows, Width, kOperands, kQuads, false, Product>(args);
+  using Rows = typename RowsOf<kRows, Width, kOperands, Product>::Type;
+  tiles_of<kRows, Width, kOperands, kQuads, Rows, Product>(args);
 }
 
 // Half a vector, if vectors are so long that processors may run them in halves.

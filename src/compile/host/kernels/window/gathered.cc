@@ -17,29 +17,24 @@ using gather::Copies;
 using gather::Offsets;
 
 constexpr std::int64_t kFewestProducts = 4;
+constexpr std::int64_t kMostRows = 64;
+constexpr std::int64_t kMostColumns = 64;
 constexpr std::int64_t kMostSteps = 1024;  // of a piece, unless a grain has more
 
 /// Which products are worth copies, and how large these are. Products with fewer rows take too
 /// little time beside that of their copies.
 struct Limits {
-  std::int64_t fewest_rows, most_rows, most_columns;
+  std::int64_t fewest_rows;
   std::int64_t unit_of_columns;
   std::int64_t part_of_l2;  // that a piece may take: 2 is a half
 };
 
 Limits limits_of_floats() {
-  return {.fewest_rows = 32,
-          .most_rows = 64,
-          .most_columns = 64,
-          .unit_of_columns = gemm::kernels().lanes,
-          .part_of_l2 = 2};
+  return {.fewest_rows = 32, .unit_of_columns = gemm::kernels().lanes, .part_of_l2 = 2};
 }
 
 // Without copies, each product makes words of its own, so they pay sooner.
-Limits limits_of_words() {
-  return {
-      .fewest_rows = 8, .most_rows = 64, .most_columns = 64, .unit_of_columns = 1, .part_of_l2 = 4};
-}
+Limits limits_of_words() { return {.fewest_rows = 8, .unit_of_columns = 1, .part_of_l2 = 4}; }
 
 thread_local gemm::Scratch t_gathered;
 
@@ -53,8 +48,8 @@ bool follow_each_other(const Offsets& offsets) {
 bool is_gathered(const GemmProblem& p, const GemmProblem& first, const Limits& limits) {
   const std::int64_t rows = std::ssize(p.a.outer), columns = std::ssize(p.b.outer);
   return p.a.batch.size() == 1 && p.products == 1 && p.pieces == 1 && p.row_ends.empty() &&
-         rows >= limits.fewest_rows && rows <= limits.most_rows && columns > 0 &&
-         columns <= limits.most_columns && columns % limits.unit_of_columns == 0 &&
+         rows >= limits.fewest_rows && rows <= kMostRows && columns > 0 &&
+         columns <= kMostColumns && columns % limits.unit_of_columns == 0 &&
          p.leaf_ends.size() == first.leaf_ends.size() && p.a.outer.size() == first.a.outer.size() &&
          p.b.outer.size() == first.b.outer.size() && follow_each_other(p.a.outer) &&
          follow_each_other(p.b.outer);
