@@ -15,11 +15,10 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The updates of a range of rows, sorted by blocks of rows and in these by grains. An update is
-/// copied, as what is sorted is read in order.
-template <typename Join>
+/// copied, as what is sorted is read in order. `T`: an integer with the bits of an element.
+template <typename T>
 class SortedElements {
  public:
-  using T = typename Join::Element;
   struct Entry {
     std::uint32_t row;  // in its block
     T x;
@@ -155,24 +154,26 @@ struct ColumnLoop {
   template <typename Join>
   void operator()(Join join) const {
     using Key = typename Join::Key;
-    const SortedElements<Join> sorted(p, part);
+    using T = typename Join::Element;
+    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    const SortedElements<Bits> sorted(p, part);
     const std::int64_t block_rows = std::int64_t{1} << part.shift;
     const auto stride = static_cast<std::size_t>(block_rows + 1);
     const auto grains = static_cast<std::size_t>(std::ssize(p.leaf_ends));
     std::vector<Key> tables(grains * stride);
-    auto* to = reinterpret_cast<typename Join::Element*>(part.result);
+    auto* to = reinterpret_cast<T*>(part.result);
     for (std::size_t block = 0; block < part.blocks(); ++block, to += block_rows) {
       const std::int64_t rows =
           std::min(block_rows, part.rows - static_cast<std::int64_t>(block) * block_rows);
       if (!sorted.has(block)) {
-        std::fill_n(to, rows, Join::value(Join::kStart));
+        std::fill_n(to, rows, join.value(Join::kStart));
         continue;
       }
       for (std::size_t grain = 0; grain < grains; ++grain) {
         Key* const table = tables.data() + grain * static_cast<std::size_t>(rows + 1);
         std::fill_n(table, rows, Join::kStart);
         for (const auto& entry : sorted.of(block, grain))
-          table[entry.row] = Join::join(table[entry.row], Join::key(entry.x));
+          table[entry.row] = Join::join(table[entry.row], join.key(std::bit_cast<T>(entry.x)));
       }
       TreeLoop{p, rows, reinterpret_cast<std::byte*>(tables.data()),
                reinterpret_cast<std::byte*>(to)}(join);

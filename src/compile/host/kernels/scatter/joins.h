@@ -12,63 +12,72 @@
 
 namespace tessera::kernels {
 
+/// Of floats or unsigned integers, which wrap.
 template <typename T>
 struct SumJoin {
   using Element = T;
   using Key = T;
   static constexpr Key kStart = {};
   static Key key(T x) { return x; }
-  /// Integers wrap; unsigned arithmetic is used because signed overflow is undefined.
-  static Key join(Key a, Key b) {
-    using Sum = ArithmeticType<T>;
-    return static_cast<Key>(static_cast<Sum>(a) + static_cast<Sum>(b));
-  }
+  static Key join(Key a, Key b) { return a + b; }
   static T value(Key key) { return key; }
 };
 
-/// The join is the maximum of integers: keys of floats have their order, with -0 below +0 and NaN
-/// above everything, and those of minima are reversed.
-template <typename T, bool kIsMin>
+/// The join is the maximum of signed integers: keys of floats have their order, with -0 below +0
+/// and NaN above everything. `T`: a float or a signed integer.
+template <typename T>
 struct ExtremeJoin {
   static constexpr bool kIsFloat = std::is_floating_point_v<T>;
   using Element = T;
-  using Bits = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
-  using Key = std::conditional_t<kIsFloat, Bits, T>;
+  using Key = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+
+  Key flipped;  ///< bits of keys: all for minima; the sign of integers that are unsigned
 
   static constexpr Key ordered(Key bits) {
     constexpr Key kMagnitude = std::numeric_limits<Key>::max();
-    return static_cast<Key>(bits ^ ((bits >> (8 * sizeof(Key) - 1)) & kMagnitude));
+    return bits ^ ((bits >> (8 * sizeof(Key) - 1)) & kMagnitude);
   }
-  static constexpr Key key(T x) {
+  /// The neutral element, which is the same for all of them.
+  static constexpr Key start() {
+    if constexpr (kIsFloat) return ordered(std::bit_cast<Key>(-std::numeric_limits<T>::infinity()));
+    return std::numeric_limits<Key>::min();
+  }
+  static constexpr Key kStart = start();
+
+  Key key(T x) const {
     if constexpr (kIsFloat) {
-      const Key bits = ordered(std::bit_cast<Key>(x));
-      const Key number = kIsMin ? static_cast<Key>(~bits) : bits;
+      const Key number = ordered(std::bit_cast<Key>(x)) ^ flipped;
       return x != x ? std::numeric_limits<Key>::max() : number;
     } else {
-      return kIsMin ? static_cast<Key>(~x) : x;
+      return x ^ flipped;
     }
   }
-  static constexpr Key kStart = key(identity_of<T>(kIsMin ? ReduceKind::min : ReduceKind::max));
   static Key join(Key a, Key b) { return a > b ? a : b; }
-  static T value(Key key) {
+  T value(Key key) const {
     if constexpr (kIsFloat) {
-      const T number = std::bit_cast<T>(ordered(kIsMin ? static_cast<Key>(~key) : key));
+      const T number = std::bit_cast<T>(ordered(key ^ flipped));
       return key == std::numeric_limits<Key>::max() ? std::numeric_limits<T>::quiet_NaN() : number;
     } else {
-      return kIsMin ? static_cast<Key>(~key) : key;
+      return key ^ flipped;
     }
   }
 };
 
-/// Calls `visit` with the join.
+/// Calls `visit` with the join. Each one takes long to compile, so types of integers share them.
 template <typename Visit>
 void with_join(ReduceKind kind, DType dtype, Visit visit) {
   with_type(dtype, [&](auto tag) {
     using T = decltype(tag);
-    if constexpr (sizeof(T) >= 4) {  // booleans are never joined
-      if (kind == ReduceKind::max) return visit(ExtremeJoin<T, false>());
-      if (kind == ReduceKind::min) return visit(ExtremeJoin<T, true>());
-      visit(SumJoin<T>());
+    if constexpr (std::is_floating_point_v<T> && sizeof(T) >= 4) {
+      using Join = ExtremeJoin<T>;
+      if (kind == ReduceKind::sum) return visit(SumJoin<T>());
+      visit(Join{typename Join::Key{kind == ReduceKind::min ? -1 : 0}});
+    } else if constexpr (sizeof(T) >= 4) {  // booleans are never joined
+      using Join = ExtremeJoin<std::make_signed_t<T>>;
+      using Key = typename Join::Key;
+      if (kind == ReduceKind::sum) return visit(SumJoin<std::make_unsigned_t<T>>());
+      const Key sign = std::is_signed_v<T> ? Key{0} : std::numeric_limits<Key>::min();
+      visit(Join{kind == ReduceKind::min ? ~sign : sign});
     }
   });
 }

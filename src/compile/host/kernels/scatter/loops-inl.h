@@ -26,8 +26,8 @@ class RowJoiner {
   using T = typename Join::Element;
   using Key = typename Join::Key;
 
-  RowJoiner(const ScatterProblem& p, Width width)
-      : p_(p), width_(width), grains_(std::ssize(p.leaf_ends)), leaf_of_(p) {
+  RowJoiner(const ScatterProblem& p, Join join, Width width)
+      : p_(p), join_(join), width_(width), grains_(std::ssize(p.leaf_ends)), leaf_of_(p) {
     const auto depth = static_cast<std::int64_t>(
         std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(grains_ - 1, 0))) + 1);
     keys_.resize(
@@ -53,7 +53,7 @@ class RowJoiner {
         join_by_stack(begin, end, from, sum);
       }
       T* const result = to + row * p_.inner;
-      for (std::int64_t k = 0; k < width_; ++k) result[k] = Join::value(sum[k]);
+      for (std::int64_t k = 0; k < width_; ++k) result[k] = join_.value(sum[k]);
     }
   }
 
@@ -61,7 +61,7 @@ class RowJoiner {
   static constexpr std::int64_t kMostTables = 16;
 
   void write_empty(T* to, std::int64_t rows) const {
-    const T empty = Join::value(Join::kStart);
+    const T empty = join_.value(Join::kStart);
     if (width_ == p_.inner) return static_cast<void>(std::fill_n(to, rows * width_, empty));
     for (; rows > 0; --rows, to += p_.inner) std::fill_n(to, std::int64_t{width_}, empty);
   }
@@ -130,16 +130,17 @@ class RowJoiner {
     for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::kStart;
   }
   void set(Key* HWY_RESTRICT sum, const T* HWY_RESTRICT x) const {
-    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(Join::kStart, Join::key(x[k]));
+    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(Join::kStart, join_.key(x[k]));
   }
   void add(Key* HWY_RESTRICT sum, const T* HWY_RESTRICT x) const {
-    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(sum[k], Join::key(x[k]));
+    for (std::int64_t k = 0; k < width_; ++k) sum[k] = Join::join(sum[k], join_.key(x[k]));
   }
   void merge(Key* HWY_RESTRICT left, const Key* HWY_RESTRICT right) const {
     for (std::int64_t k = 0; k < width_; ++k) left[k] = Join::join(left[k], right[k]);
   }
 
   const ScatterProblem& p_;
+  Join join_;
   Width width_;
   std::int64_t grains_;
   LeafFinder leaf_of_;
@@ -154,15 +155,15 @@ struct RowLoop {
   const RowBlock& block;
 
   template <typename Join>
-  void operator()(Join) const {
+  void operator()(Join join) const {
     using Whole = Chunk<typename Join::Element>;
-    if (p.inner == 1) return RowJoiner<Join, One>(p, {}).run(block, 0);
+    if (p.inner == 1) return RowJoiner<Join, One>(p, join, {}).run(block, 0);
     std::int64_t column = block.column;
     const std::int64_t end = column + block.columns;
     for (; column + Whole() <= end; column += Whole()) {
-      RowJoiner<Join, Whole>(p, {}).run(block, column);
+      RowJoiner<Join, Whole>(p, join, {}).run(block, column);
     }
-    if (column < end) RowJoiner<Join, std::int64_t>(p, end - column).run(block, column);
+    if (column < end) RowJoiner<Join, std::int64_t>(p, join, end - column).run(block, column);
   }
 };
 
@@ -180,7 +181,7 @@ struct TableLoop {
   }
 
   template <typename Join, typename Width>
-  void fill(Join, Width width) const {
+  void fill(Join join, Width width) const {
     using Key = typename Join::Key;
     const std::int64_t size = (grains.rows + 1) * width;
     auto ends = p.leaf_ends.begin() + grains.first;
@@ -192,51 +193,51 @@ struct TableLoop {
       for (std::int64_t k = 0; k < size; ++k) table[k] = Join::kStart;
       if (grains.indices == nullptr) {
         for (; hit < last && hit->place < *ends; ++hit) {
-          add(Join(), table + hit->row * width, update(hit->place), width);
+          add(join, table + hit->row * width, update(hit->place), width);
         }
         continue;
       }
-      add_all(Join(), table, place, *ends, width);
+      add_all(join, table, place, *ends, width);
       place = *ends;
     }
   }
 
   /// Joins the updates [place, end).
   template <typename Join, typename Width>
-  void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end,
+  void add_all(Join join, typename Join::Key* table, std::int64_t place, std::int64_t end,
                Width width) const {
     const auto rows = static_cast<std::uint64_t>(grains.rows);
     for (; place < end; ++place) {
       const std::int64_t i = update(place);
       const std::uint64_t row = row_of(i);
-      if (row < rows) add(Join(), table + static_cast<std::int64_t>(row) * width, i, width);
+      if (row < rows) add(join, table + static_cast<std::int64_t>(row) * width, i, width);
     }
   }
 
-  /// Single columns: updates of other rows go to the last row. Where other parts have other rows, a
-  /// branch could not be foreseen.
+  /// Single columns. Updates of other rows go to the last row, as a branch could not be foreseen.
   template <typename Join>
-  void add_all(Join, typename Join::Key* table, std::int64_t place, std::int64_t end, One) const {
+  void add_all(Join join, typename Join::Key* table, std::int64_t place, std::int64_t end,
+               One) const {
     using Key = typename Join::Key;
     const auto* const x = reinterpret_cast<const typename Join::Element*>(grains.updates);
     const auto rows = static_cast<std::uint64_t>(grains.rows);
-    const auto join = [&](std::int64_t i, Key key) HWY_ATTR {
+    const auto add = [&](std::int64_t i, Key key) HWY_ATTR {
       Key& sum = table[std::min(row_of(i), rows)];
       sum = Join::join(sum, key);
     };
     if constexpr (std::is_same_v<Key, typename Join::Element>) {
-      for (; place < end; ++place) join(update(place), Join::key(x[update(place)]));
+      for (; place < end; ++place) add(update(place), join.key(x[update(place)]));
     } else {  // keys are made by vectors
       constexpr std::int64_t kMany = 128;
       Key keys[kMany];
       for (; place < end; place += kMany) {
         const std::int64_t count = std::min(kMany, end - place);
         if (p.order.empty()) {
-          for (std::int64_t k = 0; k < count; ++k) keys[k] = Join::key(x[place + k]);
+          for (std::int64_t k = 0; k < count; ++k) keys[k] = join.key(x[place + k]);
         } else {
-          for (std::int64_t k = 0; k < count; ++k) keys[k] = Join::key(x[update(place + k)]);
+          for (std::int64_t k = 0; k < count; ++k) keys[k] = join.key(x[update(place + k)]);
         }
-        for (std::int64_t k = 0; k < count; ++k) join(update(place + k), keys[k]);
+        for (std::int64_t k = 0; k < count; ++k) add(update(place + k), keys[k]);
       }
     }
   }
@@ -249,10 +250,11 @@ struct TableLoop {
   }
 
   template <typename Join, typename Width>
-  void add(Join, typename Join::Key* HWY_RESTRICT sum, std::int64_t update, Width width) const {
+  void add(Join join, typename Join::Key* HWY_RESTRICT sum, std::int64_t update,
+           Width width) const {
     const auto* HWY_RESTRICT x =
         reinterpret_cast<const typename Join::Element*>(grains.updates) + update * width;
-    for (std::int64_t k = 0; k < width; ++k) sum[k] = Join::join(sum[k], Join::key(x[k]));
+    for (std::int64_t k = 0; k < width; ++k) sum[k] = Join::join(sum[k], join.key(x[k]));
   }
 };
 
@@ -263,7 +265,7 @@ struct TreeLoop {
   std::byte* result;
 
   template <typename Join>
-  void operator()(Join) const {
+  void operator()(Join join) const {
     using Key = typename Join::Key;
     const std::int64_t size = rows * p.inner;
     const std::int64_t stride = (rows + 1) * p.inner;
@@ -277,7 +279,7 @@ struct TreeLoop {
       }
     }
     auto* const to = reinterpret_cast<typename Join::Element*>(result);
-    for (std::int64_t k = 0; k < size; ++k) to[k] = Join::value(first[k]);
+    for (std::int64_t k = 0; k < size; ++k) to[k] = join.value(first[k]);
   }
 };
 
