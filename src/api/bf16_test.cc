@@ -1,4 +1,5 @@
 // bf16 through the public functions: what is rounded, and when.
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -131,7 +132,9 @@ TEST(Bf16, UnitsOfTheHostAreThoseOfTheReference) {
     testing::expect_same_bits(jit(f, {.dot_unit = std::string(unit)})(split, b), wanted);
     products.push_back(wanted.to_vector<float>());
   }
-  EXPECT_EQ(products.front() == products.back(), products.size() == 1);
+  const bool are_equal = std::all_of(products.begin(), products.end(),
+                                     [&](const Values& p) { return p == products.front(); });
+  EXPECT_EQ(are_equal, products.size() == 1);
 }
 
 TEST(Bf16, DotUnitIsASetting) {

@@ -150,14 +150,10 @@ std::vector<DotUnit> dot_units() {
   std::vector<DotUnit> units;
   std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
                kernels::has_dot_unit);
+  std::stable_partition(units.begin(), units.end(), kernels::is_slow_dot_unit);
   return units;
 }
 
-DotUnit best_dot_unit() {
-  const auto best =
-      std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), kernels::has_dot_unit);
-  require(best != std::rend(kDotUnits), "every machine has the portable unit");
-  return *best;
-}
+DotUnit best_dot_unit() { return dot_units().back(); }
 
 }  // namespace tessera::compile

@@ -36,7 +36,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
 
 /// The instruction set that the host kernels use.
 std::string_view instruction_set();
-/// The units of this machine for products of bf16, the best one last.
+/// The units of this machine for products of bf16, the slowest first.
 std::vector<DotUnit> dot_units();
 /// The last of them, which is the best one.
 DotUnit best_dot_unit();

@@ -50,6 +50,8 @@ struct GemmProblem {
 
 /// Whether this machine has the unit.
 bool has_dot_unit(DotUnit unit);
+/// Whether products take longer with the unit than with `portable`.
+bool is_slow_dot_unit(DotUnit unit);
 
 /// How to run one problem. Build it once; several threads may run it at the same time.
 class GemmPlan {
