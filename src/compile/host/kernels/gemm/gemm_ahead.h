@@ -26,15 +26,10 @@ class Ahead {
         lines_of_row_(ceil_div(width * element_bytes, kLineBytes)),
         lines_of_call_(ceil_div(num_rows * lines_of_row_, calls)) {}
 
-  /// Prefetches a few lines. `kIsApart`: changes of rows, which are rare, are called out of line.
-  template <bool kIsApart = false>
+  /// Prefetches a few lines.
   void ask() {
     if (lines_of_call_ <= left_) return ask_of_row(lines_of_call_);
-    if constexpr (kIsApart) {
-      ask_of_rows_apart();
-    } else {
-      ask_of_rows();
-    }
+    ask_of_rows();
   }
 
  private:
@@ -60,13 +55,6 @@ class Ahead {
     }
     ask_of_row(std::min(lines, left_));
     if (left_ == 0 && row_ == end_) lines_of_call_ = 0;
-  }
-#if defined(__GNUC__)
-  __attribute__((noinline))
-#endif
-  void
-  ask_of_rows_apart() {
-    ask_of_rows();
   }
 
   const std::byte* base_ = nullptr;

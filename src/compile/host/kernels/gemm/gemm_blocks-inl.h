@@ -248,12 +248,13 @@ class BlockTiles {
 };
 
 template <class Registers, int kHigh, int kWide>
-void block_tiles(const TileArgs& args) {
+void block_tiles(const TileKernel&, const TileArgs& args) {
   BlockTiles<Registers, kHigh, kWide> tiles(args);
   for (std::int64_t t = 0; t < args.tiles; ++t) {
     for (std::int64_t panel = 0; panel < args.panels; ++panel) {
       const Place at = {
           .a = args.a + t * args.a_step,
+          .a_row = 0,
           .b = args.b + panel * args.b_step,
           .c = args.c + panel * kBlockColumns,
           .c_rows = args.c_rows + t * args.rows,
@@ -281,11 +282,12 @@ Kernels kernels_of_blocks() {
     const bool is_high = rows >= kRegisterRows;
     for (int width = 0; width < kNumWidths; ++width) {
       const bool is_wide = width == kWholePanel;
-      out.tiles[kPacked][width][rows] = out.quad_tiles[kPacked][width][rows] =
-          is_high && is_wide ? &block_tiles<Registers, 2, 2>
-          : is_high          ? &block_tiles<Registers, 2, 1>
-          : is_wide          ? &block_tiles<Registers, 1, 2>
-                             : &block_tiles<Registers, 1, 1>;
+      auto* run = is_high && is_wide ? &block_tiles<Registers, 2, 2>
+                  : is_high          ? &block_tiles<Registers, 2, 1>
+                  : is_wide          ? &block_tiles<Registers, 1, 2>
+                                     : &block_tiles<Registers, 1, 1>;
+      out.tiles[kPacked][width][rows] = out.quad_tiles[kPacked][width][rows] = {
+          .run = run, .tile = nullptr, .cols = kBlockColumns};
     }
   }
   return out;

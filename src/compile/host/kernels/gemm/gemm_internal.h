@@ -135,7 +135,29 @@ struct TileArgs {
   Ahead* ahead_b;
 };
 
-using TileKernel = void (*)(const TileArgs& args);
+/// The position of one tile in one panel.
+struct Place {
+  const float* a;
+  std::int64_t a_row;  ///< by table: the offset of the first row from `a`
+  const float* b;
+  float* c;
+  const std::int64_t* c_rows;
+  int cols;
+  float* slots;
+};
+
+struct TileKernel {
+  /// Computes all tiles of `args`.
+  void (*run)(const TileKernel& kernel, const TileArgs& args);
+  /// For run_each(): computes one tile of `cols` columns.
+  void (*tile)(const TileArgs& args, const Place& at);
+  int cols;
+
+  void operator()(const TileArgs& args) const { run(*this, args); }
+};
+
+/// Computes one tile after the other.
+void run_each(const TileKernel& kernel, const TileArgs& args);
 
 /// A rectangle of an operand that is packed tile by tile. Element (lane o of tile t, index k) goes
 /// from src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + places[k] * ld + o]. Lanes beyond

@@ -7,6 +7,7 @@
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile-inl.h"
@@ -37,6 +38,48 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels::gemm {
 
 HWY_EXPORT(table);
+
+namespace {
+
+// Prefetches what is needed after the sum: the result and the nodes to merge with.
+void prefetch_results(const TileKernel& kernel, const TileArgs& args, const Place& at) {
+  const Chunk& chunk = *args.chunk;
+  for (int row = 0; chunk.finishes && row < args.rows; ++row) {
+    for (int column = 0; column < kernel.cols; column += kLineFloats)
+      __builtin_prefetch(at.c + at.c_rows[row] + column);
+  }
+  const std::int64_t node = args.rows * kernel.cols;
+  const float* top = at.slots + chunk.slot * node;
+  for (std::int64_t i = 0; i < chunk.after.merges * node; i += kLineFloats)
+    __builtin_prefetch(top - kLineFloats - i);
+}
+
+}  // namespace
+
+// The loop is not a part of each kernel because there are a thousand kernels to compile.
+void run_each(const TileKernel& kernel, const TileArgs& args) {
+  Place at = {};
+  at.a = args.a;
+  at.c_rows = args.c_rows;
+  for (std::int64_t t = 0; t < args.tiles; ++t) {
+    if (args.a_outer != nullptr) at.a_row = args.a_outer[t * args.rows];
+    at.b = args.b;
+    at.c = args.c;
+    at.slots = args.slots + t * args.slots_stride;
+    for (std::int64_t left = args.panels; left > 0; --left) {
+      at.cols = left == 1 ? args.last_cols : kernel.cols;
+      args.ahead_a->ask();
+      args.ahead_b->ask();
+      prefetch_results(kernel, args, at);
+      kernel.tile(args, at);
+      at.b += args.b_step;
+      at.c += kernel.cols;
+      at.slots += args.slots_step;
+    }
+    at.a += args.a_step;
+    at.c_rows += args.rows;
+  }
+}
 
 const Kernels& kernels() { return HWY_DYNAMIC_DISPATCH(table)(); }
 

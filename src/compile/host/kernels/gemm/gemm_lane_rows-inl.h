@@ -63,8 +63,7 @@ struct LaneRows {
   TabledRows<kRows> rows;
   LaneLoads<Width> loads;
 
-  HWY_INLINE LaneRows(const TileArgs& args, const float* from)
-      : rows(args, from), loads(*args.lanes) {}
+  HWY_INLINE LaneRows(const TileArgs& args, const Place& at) : rows(args, at), loads(*args.lanes) {}
   HWY_INLINE void advance(int k) { rows.offsets += k; }
 
   struct Column {

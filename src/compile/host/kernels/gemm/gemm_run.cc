@@ -386,7 +386,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   if (how == Access::none) pack_a(chunk, tiles);
   ask_for_a(step, tiles);
   const std::int64_t length = chunk.k_end - chunk.k_begin;
-  gemm::TileArgs args;
+  gemm::TileArgs args = {};
   args.b = b;
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]

@@ -32,8 +32,7 @@ struct AdjacentRows {
   const float* a;
   std::int64_t stride;
 
-  HWY_INLINE AdjacentRows(const TileArgs& args, const float* from)
-      : a(from), stride(args.a_stride) {}
+  HWY_INLINE AdjacentRows(const TileArgs& args, const Place& at) : a(at.a), stride(args.a_stride) {}
   HWY_INLINE void advance(int k) {
     a += k * stride;
     launder(a);
@@ -58,9 +57,9 @@ struct StridedRows {
   const float* base[count(kBases)];
   std::int64_t stride;
 
-  HWY_INLINE StridedRows(const TileArgs& args, const float* from) : stride(args.a_stride) {
+  HWY_INLINE StridedRows(const TileArgs& args, const Place& at) : stride(args.a_stride) {
     for (int i = 0; i < kBases; ++i) {
-      base[i] = from + 3 * i * stride;
+      base[i] = at.a + 3 * i * stride;
       launder(base[i]);
     }
   }
@@ -90,10 +89,10 @@ struct TabledRows {
   std::int64_t stride;
   const std::int32_t* offsets;
 
-  HWY_INLINE TabledRows(const TileArgs& args, const float* from)
+  HWY_INLINE TabledRows(const TileArgs& args, const Place& at)
       : stride(args.a_stride), offsets(args.a_k) {
     for (int i = 0; i < kBases; ++i) {
-      base[i] = reinterpret_cast<const Element*>(from) + 3 * i * stride;
+      base[i] = reinterpret_cast<const Element*>(at.a) + at.a_row + 3 * i * stride;
       launder(base[i]);
     }
   }
@@ -124,8 +123,8 @@ struct AdjacentTabledRows {
   const float* a;
   const std::int32_t* offsets;
 
-  HWY_INLINE AdjacentTabledRows(const TileArgs& args, const float* from)
-      : a(from), offsets(args.a_k) {}
+  HWY_INLINE AdjacentTabledRows(const TileArgs& args, const Place& at)
+      : a(at.a + at.a_row), offsets(args.a_k) {}
   HWY_INLINE void advance(int k) {
     offsets += k;
     launder(offsets);
@@ -151,6 +150,7 @@ inline constexpr bool kHasVectors<Rows, std::enable_if_t<Rows::kHasVectors>> = t
 // A panel of packed B. Panels of at most one vector are packed vector by vector.
 template <class Width>
 struct PackedPanel {
+  static constexpr bool kIsByTable = false;
   static constexpr int kStride = Width::kVecs * HWY_NAMESPACE::kLanes;
   const float* b;
 
@@ -168,6 +168,7 @@ struct PackedPanel {
 // B in place with adjacent columns.
 template <class Width>
 struct PanelInPlace {
+  static constexpr bool kIsByTable = false;
   const float* b;
   std::int64_t stride;
 
@@ -186,6 +187,7 @@ struct PanelInPlace {
 // B in place with adjacent columns, and k at the offsets of a table.
 template <class Width>
 struct TabledPanel {
+  static constexpr bool kIsByTable = true;
   const float* b;
   const std::int32_t* offsets;
 
@@ -200,23 +202,13 @@ struct TabledPanel {
   }
 };
 
-// The position of one tile in one panel.
-struct Place {
-  const float* a;
-  const float* b;
-  float* c;
-  const std::int64_t* c_rows;
-  int cols;
-  float* slots;
-};
-
 // Goes through k and multiplies A and B of a tile.
 template <int kRows, class Width, class Rows, class Panel, class Product>
 struct Stream {
   Rows rows;
   Panel panel;
 
-  HWY_INLINE Stream(const TileArgs& args, const Place& at) : rows(args, at.a), panel(args, at.b) {}
+  HWY_INLINE Stream(const TileArgs& args, const Place& at) : rows(args, at), panel(args, at.b) {}
 
   template <int kCount, int i = 0>
   HWY_INLINE void steps(Accumulators<kRows, Width>& acc) {
@@ -239,10 +231,15 @@ struct Stream {
     rows.advance(kCount);
   }
 
+  // Short steps are made four at once, as a loop would cost too much. For all steps, that would
+  // take long to compile. Offsets of B are one more thing to load in each step.
+  static constexpr bool kIsShort = kRows * Width::kVecs <= (Panel::kIsByTable ? 16 : 4);
+  static constexpr int kAtOnce = kIsShort ? 4 : 2;
+
   HWY_INLINE void chain(Accumulators<kRows, Width>& acc, std::int64_t length) {
-    for (; length >= 4; length -= 4) advance<4>(acc);
-    if ((length & 2) != 0) advance<2>(acc);
-    if ((length & 1) != 0) advance<1>(acc);
+    for (; length >= kAtOnce; length -= kAtOnce) advance<kAtOnce>(acc);
+    if (kAtOnce > 2 && (length & 2) != 0) advance<2>(acc);
+    if (kAtOnce > 1 && (length & 1) != 0) advance<1>(acc);
   }
 
   // Adds up four grains that form a subtree; the accumulators of the first grain are already zero.
@@ -250,31 +247,28 @@ struct Stream {
   HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths,
                        [[maybe_unused]] float* nodes) {
     if constexpr (kQuadNodes == 0) {
-      Accumulators<kRows, Width> right, last;
-      chain(acc, lengths[0]);
-      last.zero();
-      chain(last, lengths[1]);
-      acc.add(last);
-      right.zero();
-      chain(right, lengths[2]);
-      last.zero();
-      chain(last, lengths[3]);
-      right.add(last);
-      acc.add(right);
+      Accumulators<kRows, Width> left;
+      for (const std::int64_t* end = lengths + 4;;) {
+        chain(acc, lengths[0]);
+        Accumulators<kRows, Width> last;
+        last.zero();
+        chain(last, lengths[1]);
+        acc.add(last);
+        lengths += 2;
+        if (lengths == end) break;
+        left = acc;
+        acc.zero();
+      }
+      acc.add(left);
     } else {
-      float* right = nodes + kNodeSize<kRows, Width>;
-      chain(acc, lengths[0]);
-      acc.store(nodes);
-      acc.zero();
-      chain(acc, lengths[1]);
-      acc.add(nodes);
-      acc.store(nodes);
-      acc.zero();
-      chain(acc, lengths[2]);
-      acc.store(right);
-      acc.zero();
-      chain(acc, lengths[3]);
-      acc.add(right);
+      for (int i = 0;; ++i) {
+        float* node = nodes + i / 2 * kNodeSize<kRows, Width>;
+        chain(acc, lengths[i]);
+        if (i % 2 != 0) acc.add(node);
+        if (i == 3) break;
+        acc.store(node);
+        acc.zero();
+      }
       acc.add(nodes);
     }
   }

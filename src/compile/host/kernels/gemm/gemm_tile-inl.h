@@ -7,13 +7,11 @@
 #endif
 
 #include <cstdint>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
-#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_lane_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
@@ -77,7 +75,7 @@ struct RowsOf {
 };
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Rows, class Product>
-HWY_INLINE void tile(const TileArgs& args, const Place& at) {
+HWY_INLINE void tile_of(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
   using Adjacent =
       std::conditional_t<kHasTabledB<kOperands>, TabledPanel<Width>, PanelInPlace<Width>>;
@@ -85,81 +83,45 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
   float* slot_top = at.slots + chunk.slot * kNodeSize<kRows, Width>;
-  if (chunk.resumes) {
-    acc.load(slot_top);
-  } else {
-    acc.zero();
-  }
-  // Prefetches what is needed after the sum: the result and the nodes to merge with.
-  for (int i = 0; chunk.finishes && i < kRows * Width::kVecs; ++i)
-    hwy::Prefetch(at.c + at.c_rows[i / Width::kVecs] + i % Width::kVecs * Width::kLanes);
-  for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, Width>; i += kLineFloats)
-    hwy::Prefetch(slot_top - kLineFloats - i);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
-  for (;; ++segment) {
+  for (bool resumes = chunk.resumes;; ++segment, resumes = false) {
+    if (resumes) {
+      acc.load(slot_top);
+    } else {
+      acc.zero();
+    }
     if (kQuads && segment->is_quad) {
       stream.quad(acc, segment->lengths.data(), top);
     } else {
       stream.chain(acc, segment->lengths[0]);
     }
-    top = apply(segment->after, top, acc);
-    if (segment == last) break;
-    acc.store(top);
-    top += kNodeSize<kRows, Width>;
-    acc.zero();
-  }
-  slot_top = apply(chunk.after, slot_top, acc);
-  if (chunk.finishes) {
-    if constexpr (kHasLanes<kOperands>) {
-      if (args.lanes->is_scattered) return scatter_result(acc, *args.lanes, at);
+    const bool is_last = segment == last;
+    float* to = apply(segment->after, top, acc);
+    if (is_last) {
+      to = apply(chunk.after, slot_top, acc);
+      if (chunk.finishes) break;
     }
-    store_result<kReadsBInPlace<kOperands>>(acc, at);
-  } else {
-    acc.store(slot_top);
+    acc.store(to);
+    if (is_last) return;
+    top = to + kNodeSize<kRows, Width>;
   }
-}
-
-// Rare cases of prefetching out of line save registers, but with AVX2 the call costs more.
-inline constexpr bool kAsksApart = HWY_TARGET == HWY_AVX3;
-
-template <int kRows, class Width, Operands kOperands, bool kQuads, class Rows, class Product>
-HWY_INLINE void tiles_of(const TileArgs& args) {
-  Place at;
-  at.a = args.a;
-  at.c_rows = args.c_rows;
-  for (std::int64_t t = 0; t < args.tiles; ++t) {
-    if constexpr (kReadsByTable<kOperands>) {
-      const auto* a = reinterpret_cast<const typename Product::Element*>(args.a);
-      at.a = reinterpret_cast<const float*>(a + args.a_outer[t * kRows]);
-    }
-    at.b = args.b;
-    at.c = args.c;
-    at.slots = args.slots + t * args.slots_stride;
-    for (std::int64_t left = args.panels; left > 0; --left) {
-      at.cols = left == 1 ? args.last_cols : Width::kCols;
-      args.ahead_a->ask<kAsksApart>();
-      args.ahead_b->ask<kAsksApart>();
-      tile<kRows, Width, kOperands, kQuads, Rows, Product>(args, at);
-      at.b += args.b_step;
-      at.c += Width::kCols;
-      at.slots += args.slots_step;
-    }
-    at.a += args.a_step;
-    at.c_rows += kRows;
+  if constexpr (kHasLanes<kOperands>) {
+    if (args.lanes->is_scattered) return scatter_result(acc, *args.lanes, at);
   }
+  store_result<kReadsBInPlace<kOperands>>(acc, at);
 }
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
-void tiles(const TileArgs& args) {
+void tile(const TileArgs& args, const Place& at) {
   // Rows are adjacent in gradients of kernels, whose grains are long.
   if constexpr (kOperands == Operands::by_tables && !kQuads) {
     if (args.a_stride == 1)
-      return tiles_of<kRows, Width, kOperands, kQuads, AdjacentTabledRows, Product>(args);
+      return tile_of<kRows, Width, kOperands, kQuads, AdjacentTabledRows, Product>(args, at);
   }
   using Rows = typename RowsOf<kRows, Width, kOperands, Product>::Type;
-  tiles_of<kRows, Width, kOperands, kQuads, Rows, Product>(args);
+  tile_of<kRows, Width, kOperands, kQuads, Rows, Product>(args, at);
 }
 
 // Half a vector, if vectors are so long that processors may run them in halves.
@@ -186,7 +148,7 @@ inline Kernels kernels_without_tiles() {
 
 template <class Width, Operands kOperands, bool kQuads, class Product, int... r>
 void fill_rows(TileKernel* out, std::integer_sequence<int, r...>) {
-  ((out[r] = &tiles<r + 1, Width, kOperands, kQuads, Product>), ...);
+  ((out[r] = {&run_each, &tile<r + 1, Width, kOperands, kQuads, Product>, Width::kCols}), ...);
 }
 
 template <class Width, Operands kOperands, class Product>
