@@ -146,6 +146,7 @@ struct Place {
   float* slots;
 };
 
+/// Computes micro-tiles of one size whose operands are read in one way.
 struct TileKernel {
   /// Computes all tiles of `args`.
   void (*run)(const TileKernel& kernel, const TileArgs& args);

@@ -1,4 +1,4 @@
-// The kernels of every instruction set, and the choice of the best one for this machine.
+// The kernels of every instruction set, the best ones for this machine, and the loop over tiles.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
