@@ -15,7 +15,7 @@ namespace tessera {
 /// 32: in a block, the terms at even positions are one sum and those at odd positions another; both
 /// start at +0.0. Their sum is added to that of the blocks before.
 enum class DotUnit : std::uint8_t { portable, avx512_bf16, amx_bf16 };
-/// The slowest first.
+/// The slowest first, on most processors.
 inline constexpr DotUnit kDotUnits[] = {DotUnit::portable, DotUnit::avx512_bf16, DotUnit::amx_bf16};
 /// `portable`, `avx512_bf16`, `amx_bf16`.
 std::string_view name(DotUnit unit);

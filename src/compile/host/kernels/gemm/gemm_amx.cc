@@ -1,4 +1,5 @@
-// The unit amx_bf16: products in tile registers, and the same in plain loops.
+// The unit amx_bf16: products in tile registers, and the same in plain loops. What processors with
+// AMX do slowly.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,6 +18,7 @@
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/gemm/gemm_blocks-inl.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack_rows-inl.h"
@@ -29,11 +31,11 @@ namespace {
 
 #ifdef TESSERA_HAS_TILE_REGISTERS
 
-bool has_instructions() {
-  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
+// Not all compilers have names for these features.
+constexpr unsigned kBf16InTiles = 1u << 22, kFp16 = 1u << 23, kTiles = 1u << 24;
+bool has_features(unsigned features) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
-         (edx & kTiles) != 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & features) == features;
 }
 
 // The system saves tile registers only for processes that asked for it. It refuses if a thread has
@@ -114,7 +116,8 @@ Unit emulated_amx() {
 
 Unit amx() {
 #if HWY_TARGET == HWY_AVX3 && defined(TESSERA_HAS_TILE_REGISTERS)
-  static const bool kHas = has_instructions() && may_use_registers() && is_as_defined();
+  static const bool kHas =
+      has_features(kBf16InTiles | kTiles) && may_use_registers() && is_as_defined();
   if (!kHas) return {};
   static const Kernels kTable = kernels_of_blocks<TileRegisters>();
   Unit unit = emulated_amx();
@@ -140,4 +143,19 @@ Unit amx_bf16() { return HWY_DYNAMIC_DISPATCH(amx)(); }
 Unit emulated_amx_bf16() { return HWY_DYNAMIC_DISPATCH(emulated_amx)(); }
 
 }  // namespace tessera::kernels::gemm
+
+namespace tessera::kernels {
+
+// Intel's processors with AMX multiply half as many terms per second by vdpbf16ps as by fused
+// multiply-adds. Virtual machines may hide AMX, but not FP16, which came with it.
+bool is_slow_dot_unit([[maybe_unused]] DotUnit unit) {
+#ifdef TESSERA_HAS_TILE_REGISTERS
+  return unit == DotUnit::avx512_bf16 && __builtin_cpu_is("intel") &&
+         gemm::has_features(gemm::kFp16);
+#else
+  return false;
+#endif
+}
+
+}  // namespace tessera::kernels
 #endif  // HWY_ONCE

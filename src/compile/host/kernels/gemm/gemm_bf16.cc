@@ -2,10 +2,6 @@
 #include <algorithm>
 #include <bit>
 
-#if defined(__GNUC__) && defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -164,21 +160,6 @@ Unit unit_of_words() {
 }  // namespace gemm
 
 bool has_dot_unit(DotUnit unit) { return gemm::unit_of_bf16(unit).kernels != nullptr; }
-
-// Intel's processors with AMX multiply half as many terms per second by vdpbf16ps as by fused
-// multiply-adds. Virtual machines may hide AMX, but not FP16, which came with it.
-bool is_slow_dot_unit(DotUnit unit) {
-#if defined(__GNUC__) && defined(__x86_64__)
-  if (unit != DotUnit::avx512_bf16 || !__builtin_cpu_is("intel")) return false;
-  // Clang 16 has no name for the feature.
-  constexpr unsigned kFp16 = 1u << 23;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kFp16) != 0;
-#else
-  static_cast<void>(unit);
-  return false;
-#endif
-}
 
 }  // namespace tessera::kernels
 #endif  // HWY_ONCE
