@@ -31,7 +31,7 @@ namespace {
 
 #ifdef TESSERA_HAS_TILE_REGISTERS
 
-// Not all compilers have names for these features.
+// Not all compilers have names for these features. In a virtual machine CPUID takes microseconds.
 constexpr unsigned kBf16InTiles = 1u << 22, kFp16 = 1u << 23, kTiles = 1u << 24;
 bool has_features(unsigned features) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -150,8 +150,8 @@ namespace tessera::kernels {
 // multiply-adds. Virtual machines may hide AMX, but not FP16, which came with it.
 bool is_slow_dot_unit([[maybe_unused]] DotUnit unit) {
 #ifdef TESSERA_HAS_TILE_REGISTERS
-  return unit == DotUnit::avx512_bf16 && __builtin_cpu_is("intel") &&
-         gemm::has_features(gemm::kFp16);
+  static const bool kIsSlow = __builtin_cpu_is("intel") && gemm::has_features(gemm::kFp16);
+  return unit == DotUnit::avx512_bf16 && kIsSlow;
 #else
   return false;
 #endif
