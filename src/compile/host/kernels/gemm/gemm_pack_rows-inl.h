@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack_bf16-inl.h"
@@ -56,44 +58,77 @@ inline std::int64_t terms_of_piece(const std::int32_t* k_run, std::int64_t terms
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Pieces of kTerms adjacent terms, each at its place, as one vector.
-template <int kTerms, class D16>
-HWY_INLINE hn::Vec<D16> load_pieces(D16 d, const std::uint16_t* from, const std::int64_t* places) {
-  constexpr auto kCount = static_cast<int>(hn::MaxLanes(D16()));
-  if constexpr (kCount == kTerms) {
-    return hn::LoadU(d, from + *places);
+inline constexpr int kRowsAtOnce = 4;  // share the loads of places
+inline constexpr std::int64_t kHalfTerms = 16;
+using HalfRow = hn::FixedTag<std::uint16_t, kHalfTerms>;
+using HalfRows = hn::Vec<HalfRow>[kRowsAtOnce];
+
+// A piece in every place of half a row.
+template <int kTerms>
+HWY_INLINE hn::Vec<HalfRow> repeated(const std::uint16_t* piece) {
+  const HalfRow d;
+  if constexpr (kTerms == 16) {
+    return hn::LoadU(d, piece);
+  } else if constexpr (kTerms == 8) {
+    return hn::LoadDup128(d, piece);
   } else {
-    const hn::Half<D16> half;
-    return hn::Combine(d, load_pieces<kTerms>(half, from, places + kCount / kTerms / 2),
-                       load_pieces<kTerms>(half, from, places));
+    using Word = std::conditional_t<kTerms == 4, std::uint64_t, std::uint32_t>;
+    Word word;
+    std::memcpy(&word, piece, sizeof word);
+    return hn::BitCast(d, hn::Set(hn::Repartition<Word, HalfRow>(), word));
   }
+}
+
+// Loads the first `count` pieces, each at its place. More ports load and blend than shuffle.
+template <int kTerms, int kPiece = 0>
+HWY_INLINE void put_pieces(const std::uint16_t* const* rows, const std::int64_t* places, int count,
+                           HalfRows& to) {
+  if constexpr (kPiece * kTerms < kHalfTerms) {
+    if (kPiece >= count) return;
+    constexpr int kWords = kTerms / 2, kMask = ((1 << kWords) - 1) << kPiece * kWords;
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      const auto piece = repeated<kTerms>(rows[i] + places[kPiece]);
+      to[i].raw = _mm256_blend_epi32(to[i].raw, piece.raw, kMask);
+    }
+    put_pieces<kTerms, kPiece + 1>(rows, places, count, to);
+  }
+}
+
+// Loads the first `terms` terms of half a row, and fills it up.
+template <int kTerms>
+HWY_INLINE void load_halves(const std::uint16_t* const* rows, const std::int64_t* places,
+                            std::int64_t terms, std::uint16_t padding, HalfRows& to) {
+  for (auto& half : to) half = hn::Set(HalfRow(), padding);
+  put_pieces<kTerms>(rows, places, static_cast<int>(terms) / kTerms, to);
 }
 #endif
 
-// Copies rows of a block whose terms are pieces of kTerms adjacent ones.
+// Copies rows of a block whose terms are pieces of kTerms adjacent ones. May write half a row
+// beyond its end, as copy_row() does.
 template <int kTerms>
 void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64_t rows,
                  std::int64_t last, const std::int64_t* k, std::int64_t terms, const PackArgs& args,
                  std::uint16_t* dst) {
   const std::int64_t whole = 2 * args.block;
 #if HWY_TARGET == HWY_AVX3
-  const hn::ScalableTag<std::uint16_t> wide;
-  constexpr auto kMost = static_cast<std::int64_t>(hn::MaxLanes(wide));
-  if constexpr (kTerms >= 8) {
-    if (whole == kMost) {
-      std::int64_t places[kMost / kTerms];
-      for (std::int64_t i = 0; i < kMost / kTerms; ++i)
-        places[i] = k[i * kTerms < terms ? i * kTerms : 0];
-      const auto mask = hn::FirstN(wide, static_cast<std::size_t>(terms));
-      const auto padding = hn::Set(wide, args.padding);
-      for (std::int64_t row = 0; row < rows; ++row, dst += whole) {
-        const auto pieces = load_pieces<kTerms>(wide, src + outer[std::min(row, last)], places);
-        hn::StoreU(hn::IfThenElse(mask, pieces, padding), wide, dst);
-      }
-      return;
+  std::int64_t places[2 * kHalfTerms / kTerms] = {};
+  for (std::int64_t i = 0; i * kTerms < terms; ++i) places[i] = k[i * kTerms];
+  const std::int64_t first = std::min(terms, kHalfTerms);
+  for (std::int64_t row = 0; row < rows; row += kRowsAtOnce, dst += kRowsAtOnce * whole) {
+    const std::uint16_t* from[kRowsAtOnce];
+    for (int i = 0; i < kRowsAtOnce; ++i) from[i] = src + outer[std::min(row + i, last)];
+    HalfRows lower, upper;
+    load_halves<kTerms>(from, places, first, args.padding, lower);
+    const bool has_upper = whole > kHalfTerms;
+    if (has_upper)
+      load_halves<kTerms>(from, places + kHalfTerms / kTerms, terms - first, args.padding, upper);
+    // Row by row: what is beyond the end of one belongs to the next.
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      hn::StoreU(lower[i], HalfRow(), dst + i * whole);
+      if (has_upper) hn::StoreU(upper[i], HalfRow(), dst + i * whole + kHalfTerms);
     }
   }
-#endif
+#else
   const hn::CappedTag<std::uint16_t, static_cast<std::size_t>(kTerms)> d;
   constexpr auto kAtOnce = static_cast<std::int64_t>(hn::MaxLanes(d));
   for (std::int64_t row = 0; row < rows; ++row, dst += whole) {
@@ -104,6 +139,7 @@ void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64
     }
     std::fill(dst + terms, dst + whole, args.padding);
   }
+#endif
 }
 
 // Turns steps of kMaxBlockRows lanes into rows of steps.
@@ -128,6 +164,44 @@ HWY_INLINE void transpose_block(const float* steps, std::int64_t rows, std::int6
     }
   }
 }
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+// Packs the first `terms` terms of a block, at the offsets `k`, for 16 adjacent lanes. Two terms of
+// a lane are a word of its row.
+template <bool kIsWhole>
+void interleave_lanes(const std::uint16_t* src, const std::int64_t* k, std::int64_t terms,
+                      const PackArgs& args, float* dst) {
+  namespace blocks = kernels::HWY_NAMESPACE;
+  constexpr std::int64_t kSide = blocks::kSquare;
+  const hn::FixedTag<std::uint16_t, 16> d;
+  const blocks::Square words;
+  const auto padding = hn::Set(d, args.padding);
+  const auto lanes_of = [&](std::int64_t term) HWY_ATTR {
+    return kIsWhole || term < terms ? hn::LoadU(d, src + k[term]) : padding;
+  };
+  for (std::int64_t step = 0; step < args.block; step += kSide) {
+    blocks::SquareRow lower[kSide], upper[kSide];  // lanes 0-3 and 8-11, and the others
+    for (std::int64_t i = 0; i < kSide; ++i) {
+      const auto first = lanes_of(2 * (step + i)), second = lanes_of(2 * (step + i) + 1);
+      lower[i] = hn::BitCast(words, hn::InterleaveLower(d, first, second));
+      upper[i] = hn::BitCast(words, hn::InterleaveUpper(d, first, second));
+    }
+    blocks::TransposeSquare(lower);
+    blocks::TransposeSquare(upper);
+    const auto mask = hn::FirstN(words, static_cast<std::size_t>(args.block - step));
+    for (std::int64_t i = 0; i < kSide; ++i) {
+      float* to = dst + (i / 4 * 8 + i % 4) * args.block + step;
+      if (kIsWhole) {
+        hn::StoreU(lower[i], words, to);
+        hn::StoreU(upper[i], words, to + 4 * args.block);
+      } else {
+        hn::BlendedStore(lower[i], mask, words, to);
+        hn::BlendedStore(upper[i], mask, words, to + 4 * args.block);
+      }
+    }
+  }
+}
+#endif
 
 // Packs the block of steps from `step` on of one tile.
 HWY_INLINE void pack_block(const PackArgs& args, int tile, std::int64_t step) {
@@ -160,6 +234,16 @@ HWY_INLINE void pack_block(const PackArgs& args, int tile, std::int64_t step) {
     default:
       break;
   }
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  if (rows == last + 1 - begin && args.outer_run[begin] >= rows) {
+    const auto* src = static_cast<const std::uint16_t*>(args.src) + args.outer[begin];
+    auto* interleave =
+        terms == 2 * kMaxBlockSteps ? &interleave_lanes<true> : &interleave_lanes<false>;
+    for (std::int64_t row = 0; row < rows; row += kMaxBlockRows / 2)
+      interleave(src + row, args.k + 2 * step, terms, args, dst + row * args.block);
+    return;
+  }
+#endif
   HWY_ALIGN float steps[kMaxBlockSteps * kMaxBlockRows];
   PackArgs one = args;
   one.k += 2 * step;
