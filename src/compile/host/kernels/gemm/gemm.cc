@@ -114,6 +114,16 @@ std::int64_t longest_leaf(const GemmProblem& problem, std::int64_t terms) {
   return longest;
 }
 
+// Phases of a strided window leave some grains empty.
+std::int64_t num_filled(const std::vector<std::int64_t>& leaf_ends) {
+  std::int64_t filled = 0, begin = 0;
+  for (const std::int64_t end : leaf_ends) {
+    filled += end > begin ? 1 : 0;
+    begin = end;
+  }
+  return filled;
+}
+
 // Moves the offsets and the ends of the grains from the problem to the steps.
 gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms, std::int64_t block) {
   if (terms == 1)
@@ -161,7 +171,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   a_in_place = unit.reads_adjacent_k && !has_lanes &&
                (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
-          (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
+          (unit.block > 1 || k <= num_filled(steps.leaf_ends) * short_leaf(*kernels, a_in_place));
   // Vectors that run in halves leave time to load an element of A for each product. Tiles of one
   // vector then need no instructions that broadcast it.
   const bool is_narrow =
@@ -171,6 +181,8 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
               : quads          ? kernels->quad_mr
               : unit.block > 1 ? kernels->mr
                                : best_tile_rows(*kernels);
+  if (has_lanes && n > kernels->lanes)
+    tile_rows = std::min<std::int64_t>(tile_rows, kernels->lane_mr);
   cut_panels();
   has_low_tiles = !quads && unit.block == 1 && leaves > 1 && prefers_low_tiles(*kernels, longest);
   if (has_low_tiles) tile_rows = kLowTileRows;

@@ -31,13 +31,15 @@ void permute(std::vector<T>& values, const std::vector<std::int64_t>& order, std
 }
 
 // Cuts rows that are equally spaced into tiles of at most `most` rows: of equal size if that takes
-// at most twice as many and leaves them enough rows.
+// at most a quarter more of them and leaves them enough rows, else the larger ones first.
 void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& starts) {
   const std::int64_t fewest = gemm::ceil_div(run.size(), most);
   std::int64_t tiles = fewest;
-  while (tiles < 2 * fewest && run.size() % tiles != 0) ++tiles;
+  while (tiles < fewest + fewest / 4 && run.size() % tiles != 0) ++tiles;
   if (run.size() % tiles != 0 || run.size() / tiles < std::min(most, kEnoughRows)) tiles = fewest;
-  for (std::int64_t t = 0; t < tiles; ++t) starts.push_back(run.begin + run.size() * t / tiles);
+  const std::int64_t least = run.size() / tiles, larger = run.size() % tiles;
+  for (std::int64_t t = 0; t < tiles; ++t)
+    starts.push_back(run.begin + t * least + std::min(t, larger));
 }
 
 std::int64_t num_runs(const std::vector<std::int64_t>& k, const std::vector<std::int64_t>& order) {
@@ -168,8 +170,11 @@ bool GemmPlan::State::can_read_by_table() const {
            fits_table(steps.a_k);
   const bool is_plain =
       k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces && !tiles_cross_runs();
-  return unit.reads_in_place && n <= kPanelsWorthTable * kernels->nr && !is_plain && !a_in_place &&
-         !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
+  // Few tiles read B by table as well, if it stays in L2.
+  const bool has_few_tiles =
+      rows <= kTilesWorthPacking * tile_rows && k * n <= l2_floats() && has_whole_vectors();
+  return unit.reads_in_place && (n <= kPanelsWorthTable * kernels->nr || has_few_tiles) &&
+         !is_plain && !a_in_place && !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
 }
 
 // With few panels, packing A takes long beside the products. Tiles then read it by table, if it has

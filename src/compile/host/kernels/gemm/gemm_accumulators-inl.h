@@ -50,6 +50,9 @@ inline constexpr int kNarrowTileRows = std::min(2 * kTileRows, kMaxTileRows);
 #endif
 inline constexpr int kNarrowQuadRows = 2 * kQuadRows;
 
+// Elements of A for each column take registers for their numbers.
+inline constexpr int kLaneTileRows = HWY_TARGET == HWY_AVX3 ? kTileRows - 1 : kTileRows;
+
 // The width of a tile: a number of vectors and their type.
 template <class DTile, int kCount>
 struct TileWidth {

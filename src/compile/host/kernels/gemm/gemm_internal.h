@@ -233,7 +233,6 @@ inline void prefetch_far(const T* from) {
 inline constexpr int kMaxTileRows = 16;    // of tiles in vector registers
 inline constexpr int kMaxBlockRows = 32;   // of tiles in tile registers
 inline constexpr int kMaxBlockSteps = 16;  // of a block of a unit that takes blocks
-inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;
 inline constexpr int kNumWidths = 3;  ///< of tiles and panels: half a vector, one, two
 inline constexpr int kWholePanel = 2;
@@ -247,10 +246,10 @@ struct Kernels {
   int lda;  ///< floats between neighbours in k in a packed strip of A, which holds whole tiles
   int lanes;
   int narrow_mr;  ///< rows of a full tile that is at most one vector wide
+  int lane_mr;    ///< rows of a full tile whose operand A has an element for each column
   /// Indexed by [Operands][width][rows - 1].
   TileKernel tiles[kNumOperands][kNumWidths][kMaxBlockRows];
-  /// The rows of full tiles with quads, which are added up in registers, and their kernels; 0:
-  /// none.
+  /// The rows of full tiles with quads, which are added up in registers, or 0, and their kernels.
   int quad_mr;
   int quad_narrow_mr;
   TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxBlockRows];

@@ -56,26 +56,40 @@ class LaneLoads {
 #endif
 };
 
-// A in place by table, with its own element for each column.
+// A in place by table, with its own element for each column. One pointer serves three rows: vectors
+// of a row begin at different elements, so addresses have no room for more multiples of the stride.
 template <int kRows, class Width>
 struct LaneRows {
   static constexpr bool kHasVectors = true;
-  TabledRows<kRows> rows;
+  static constexpr int kBases = (kRows + 2) / 3;
+  const float* base[count(kBases)];
+  std::int64_t stride;
+  const std::int32_t* offsets;
   LaneLoads<Width> loads;
 
-  HWY_INLINE LaneRows(const TileArgs& args, const Place& at) : rows(args, at), loads(*args.lanes) {}
-  HWY_INLINE void advance(int k) { rows.offsets += k; }
+  HWY_INLINE LaneRows(const TileArgs& args, const Place& at)
+      : stride(args.a_stride), offsets(args.a_k), loads(*args.lanes) {
+    for (int i = 0; i < kBases; ++i) {
+      base[i] = at.a + at.a_row + 3 * i * stride;
+      launder(base[i]);
+    }
+  }
+  HWY_INLINE void advance(int k) { offsets += k; }
 
   struct Column {
-    typename TabledRows<kRows>::Column rows;
+    const float* base[count(kBases)];
+    std::int64_t stride;
     const LaneLoads<Width>& loads;
     HWY_INLINE typename Width::V vector(int r, int j) const {
-      return loads.load(rows.at(r), count(j));
+      return loads.load(base[r / 3] + r % 3 * stride, count(j));
     }
   };
   template <int k>
   HWY_INLINE Column column() const {
-    return {rows.template column<k>(), loads};
+    const std::int64_t offset = offsets[k];
+    Column column{.base = {}, .stride = stride, .loads = loads};
+    for (int i = 0; i < kBases; ++i) column.base[i] = base[i] + offset;
+    return column;
   }
 };
 

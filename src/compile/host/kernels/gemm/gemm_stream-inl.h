@@ -81,18 +81,38 @@ struct StridedRows {
   }
 };
 
+// The rows after a pointer, equally spaced. An address has a pointer and a register times 1, 2, 4
+// or 8, so four multiples of the distance reach nine rows.
+struct Spacing {
+  static constexpr int kRows = 9;
+  std::int64_t once, thrice, five_times, seven_times;  // in bytes
+
+  HWY_INLINE explicit Spacing(std::int64_t bytes)
+      : once(bytes), thrice(3 * bytes), five_times(5 * bytes), seven_times(7 * bytes) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+    asm("" : "+r"(once), "+r"(thrice), "+r"(five_times), "+r"(seven_times));
+#endif
+  }
+  HWY_INLINE const float* row(const char* first, int r) const {
+    const std::int64_t odd[] = {once, thrice, five_times, seven_times};
+    const std::int64_t bytes = r % 2 != 0 ? odd[r / 2] : r == 6 ? 2 * thrice : r * once;
+    return reinterpret_cast<const float*>(first + bytes);
+  }
+};
+
 // A in place with equally spaced rows, and k at the offsets of a table. Offsets count `Element`s.
 template <int kRows, class Element = float>
 struct TabledRows {
-  static constexpr int kBases = (kRows + 2) / 3;
-  const Element* base[count(kBases)];
-  std::int64_t stride;
+  static constexpr int kBases = (kRows + Spacing::kRows - 1) / Spacing::kRows;
+  const char* base[count(kBases)];
+  Spacing spacing;
   const std::int32_t* offsets;
 
   HWY_INLINE TabledRows(const TileArgs& args, const Place& at)
-      : stride(args.a_stride), offsets(args.a_k) {
+      : spacing(args.a_stride * static_cast<std::int64_t>(sizeof(Element))), offsets(args.a_k) {
     for (int i = 0; i < kBases; ++i) {
-      base[i] = reinterpret_cast<const Element*>(at.a) + at.a_row + 3 * i * stride;
+      const auto* row = reinterpret_cast<const Element*>(at.a) + at.a_row;
+      base[i] = reinterpret_cast<const char*>(row + i * Spacing::kRows * args.a_stride);
       launder(base[i]);
     }
   }
@@ -102,18 +122,17 @@ struct TabledRows {
   }
 
   struct Column {
-    const Element* base[count(kBases)];
-    std::int64_t stride;
+    const char* base[count(kBases)];
+    const Spacing& spacing;
     HWY_INLINE const float* at(int r) const {
-      return reinterpret_cast<const float*>(base[r / 3] + r % 3 * stride);
+      return spacing.row(base[r / Spacing::kRows], r % Spacing::kRows);
     }
   };
   template <int k>
   HWY_INLINE Column column() const {
-    Column column;
-    const std::int64_t offset = offsets[k];
+    const std::int64_t offset = offsets[k] * static_cast<std::int64_t>(sizeof(Element));
+    Column column{.base = {}, .spacing = spacing};
     for (int i = 0; i < kBases; ++i) column.base[i] = base[i] + offset;
-    column.stride = stride;
     return column;
   }
 };
@@ -233,7 +252,7 @@ struct Stream {
 
   // Short steps are made four at once, as a loop would cost too much. For all steps, that would
   // take long to compile. Offsets of B are one more thing to load in each step.
-  static constexpr bool kIsShort = kRows * Width::kVecs <= (Panel::kIsByTable ? 16 : 4);
+  static constexpr bool kIsShort = kRows * Width::kVecs <= (Panel::kIsByTable ? 16 : 12);
   static constexpr int kAtOnce = kIsShort ? 4 : 2;
 
   HWY_INLINE void chain(Accumulators<kRows, Width>& acc, std::int64_t length) {

@@ -140,6 +140,7 @@ inline Kernels kernels_without_tiles() {
   out.lda = kPackedRows;
   out.lanes = kLanes;
   out.narrow_mr = kNarrowTileRows;
+  out.lane_mr = kLaneTileRows;
   out.quad_mr = kQuadRows;
   out.quad_narrow_mr = kNarrowQuadRows;
   out.own_nodes = kQuadNodes;
@@ -154,7 +155,8 @@ void fill_rows(TileKernel* out, std::integer_sequence<int, r...>) {
 template <class Width, Operands kOperands, class Product>
 void fill_width(Kernels& out, int width) {
   constexpr bool kIsNarrow = Width::kCols < kTileCols;
-  constexpr int kRows = kIsNarrow ? kNarrowTileRows : kTileRows;
+  constexpr int kWideRows = kHasLanes<kOperands> ? kLaneTileRows : kTileRows;
+  constexpr int kRows = kIsNarrow ? kNarrowTileRows : kWideRows;
   constexpr int kRowsOfQuads = kHasLanes<kOperands> ? 0 : kIsNarrow ? kNarrowQuadRows : kQuadRows;
   fill_rows<Width, kOperands, false, Product>(out.tiles[static_cast<int>(kOperands)][width],
                                               std::make_integer_sequence<int, kRows>());
