@@ -56,40 +56,26 @@ class LaneLoads {
 #endif
 };
 
-// A in place by table, with its own element for each column. One pointer serves three rows: vectors
-// of a row begin at different elements, so addresses have no room for more multiples of the stride.
+// A in place by table, with its own element for each column.
 template <int kRows, class Width>
 struct LaneRows {
   static constexpr bool kHasVectors = true;
-  static constexpr int kBases = (kRows + 2) / 3;
-  const float* base[count(kBases)];
-  std::int64_t stride;
-  const std::int32_t* offsets;
+  TabledRows<kRows> rows;
   LaneLoads<Width> loads;
 
-  HWY_INLINE LaneRows(const TileArgs& args, const Place& at)
-      : stride(args.a_stride), offsets(args.a_k), loads(*args.lanes) {
-    for (int i = 0; i < kBases; ++i) {
-      base[i] = at.a + at.a_row + 3 * i * stride;
-      launder(base[i]);
-    }
-  }
-  HWY_INLINE void advance(int k) { offsets += k; }
+  HWY_INLINE LaneRows(const TileArgs& args, const Place& at) : rows(args, at), loads(*args.lanes) {}
+  HWY_INLINE void advance(int k) { rows.offsets += k; }
 
   struct Column {
-    const float* base[count(kBases)];
-    std::int64_t stride;
+    typename TabledRows<kRows>::Column rows;
     const LaneLoads<Width>& loads;
     HWY_INLINE typename Width::V vector(int r, int j) const {
-      return loads.load(base[r / 3] + r % 3 * stride, count(j));
+      return loads.load(rows.at(r), count(j));
     }
   };
   template <int k>
   HWY_INLINE Column column() const {
-    const std::int64_t offset = offsets[k];
-    Column column{.base = {}, .stride = stride, .loads = loads};
-    for (int i = 0; i < kBases; ++i) column.base[i] = base[i] + offset;
-    return column;
+    return {rows.template column<k>(), loads};
   }
 };
 
