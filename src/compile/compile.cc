@@ -154,6 +154,11 @@ std::vector<DotUnit> dot_units() {
   return units;
 }
 
-DotUnit best_dot_unit() { return dot_units().back(); }
+// Without a list: every call asks.
+DotUnit best_dot_unit() {
+  return *std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), [](DotUnit unit) {
+    return kernels::has_dot_unit(unit) && !kernels::is_slow_dot_unit(unit);
+  });
+}
 
 }  // namespace tessera::compile
