@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -380,9 +380,8 @@ bool GemmPlan::State::do_columns_compete() const {
 // blocks would mean packing operands more often. Blocks have twice as many columns as rows, since B
 // is packed from memory that is further away.
 void GemmPlan::State::choose_blocks() {
-  // The rest of L2 is for rows of C and, if A is packed, for a group of its tiles.
-  const std::int64_t of_b = a_in_place ? l2_floats() / 4 * 3 : l2_floats() / 2;
-  block_panels = std::max<std::int64_t>(of_b / (longest_chunk * nr), 1);
+  // The rest of L2 is for rows of A and C.
+  block_panels = std::max<std::int64_t>(l2_floats() / 2 / (longest_chunk * nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   // Tiles that are computed at once must not lie in two strips.
   if (strip_tiles > narrow_tiles) strip_tiles -= strip_tiles % narrow_tiles;

@@ -11,9 +11,9 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
-#include "compile/host/kernels/gemm/gemm_stream-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile_registers.h"
 
 HWY_BEFORE_NAMESPACE();

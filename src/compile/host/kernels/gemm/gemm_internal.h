@@ -9,7 +9,8 @@
 
 namespace tessera::kernels::gemm {
 
-class Ahead;  // gemm_ahead.h
+class Ahead;       // gemm_ahead.h
+class LinesAhead;  // gemm_ahead.h
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -144,6 +145,7 @@ struct Place {
   const std::int64_t* c_rows;
   int cols;
   float* slots;
+  const LinesAhead* ahead = nullptr;  ///< for tiles that run_each() computes
 };
 
 /// Computes micro-tiles of one size whose operands are read in one way.
@@ -225,11 +227,6 @@ inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr std::int64_t kWayBytes = 4096;  ///< of L1: lines this far apart share a set
 
-/// Prefetches ten lines ahead to L2: lines of many rows may need the same few sets of L1.
-template <class T>
-inline void prefetch_far(const T* from) {
-  __builtin_prefetch(reinterpret_cast<const char*>(from) + 10 * kLineBytes, 0, 2);
-}
 inline constexpr int kMaxTileRows = 16;    // of tiles in vector registers
 inline constexpr int kMaxBlockRows = 32;   // of tiles in tile registers
 inline constexpr int kMaxBlockSteps = 16;  // of a block of a unit that takes blocks

@@ -1,4 +1,6 @@
 // The kernels of every instruction set, the best ones for this machine, and the loop over tiles.
+#include <algorithm>
+
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,27 +43,43 @@ HWY_EXPORT(table);
 
 namespace {
 
-// Prefetches what is needed after the sum: the result and the nodes to merge with. Always inlined:
-// g++ takes a function that only prefetches for one without effects, and drops the calls.
-HWY_INLINE void prefetch_results(const TileKernel& kernel, const TileArgs& args, const Place& at) {
+// How often the tiles of these arguments prefetch.
+std::int64_t times_of(const TileArgs& args) {
+  const Chunk& chunk = *args.chunk;
+  const std::int64_t segments = chunk.segment_end - chunk.segment_begin;
+  if (args.segments[chunk.segment_begin].is_quad) return segments;
+  return std::max((chunk.k_end - chunk.k_begin) / LinesAhead::kStepsBetween, segments);
+}
+
+constexpr std::int64_t kMostMerged = 64 * kLineFloats;  // floats
+static_assert(2 * kMaxTileRows + kMostMerged / kLineFloats + 2 * Ahead::kMostLinesOfCall <=
+              LinesAhead::kMost);
+
+// Calls add(line) for what is needed after the sum: the result and the nodes to merge with.
+template <class Add>
+HWY_INLINE void add_results(const TileKernel& kernel, const TileArgs& args, const Place& at,
+                            const Add& add) {
   const Chunk& chunk = *args.chunk;
   const bool has_two_lines = kernel.cols > kLineFloats;
   for (int row = 0; chunk.finishes && row < args.rows; ++row) {
     const float* c = at.c + at.c_rows[row];
-    __builtin_prefetch(c);
-    if (has_two_lines) __builtin_prefetch(c + kLineFloats);
+    add(c);
+    if (has_two_lines) add(c + kLineFloats);
   }
   const std::int64_t node = args.rows * kernel.cols;
   const float* top = at.slots + chunk.slot * node;
-  for (std::int64_t i = 0; i < chunk.after.merges * node; i += kLineFloats)
-    __builtin_prefetch(top - kLineFloats - i);
+  const std::int64_t merged = std::min(chunk.after.merges * node, kMostMerged);
+  for (std::int64_t i = 0; i < merged; i += kLineFloats) add(top - kLineFloats - i);
 }
 
 }  // namespace
 
 // The loop is not a part of each kernel because there are a thousand kernels to compile.
 void run_each(const TileKernel& kernel, const TileArgs& args) {
+  LinesAhead ahead;
+  const std::int64_t times = times_of(args);
   Place at = {};
+  at.ahead = &ahead;
   at.a = args.a;
   at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
@@ -71,9 +89,11 @@ void run_each(const TileKernel& kernel, const TileArgs& args) {
     at.slots = args.slots + t * args.slots_stride;
     for (std::int64_t left = args.panels; left > 0; --left) {
       at.cols = left == 1 ? args.last_cols : kernel.cols;
-      args.ahead_a->ask();
-      args.ahead_b->ask();
-      prefetch_results(kernel, args, at);
+      ahead.replace(times, [&](const auto& add) {
+        add_results(kernel, args, at, add);
+        args.ahead_a->next(add);
+        args.ahead_b->next(add);
+      });
       kernel.tile(args, at);
       at.b += args.b_step;
       at.c += kernel.cols;

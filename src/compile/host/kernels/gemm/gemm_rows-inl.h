@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack-inl.h"
 #include "compile/host/kernels/gemm/gemm_pack_bf16-inl.h"

@@ -293,14 +293,13 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
-// Prefetches B of the next step. If A is read in place and the next step has the same batch, B is
-// not prefetched: it is small compared to the work on it.
+// Prefetches B of the next step if it has another batch. Otherwise its panels would take the place
+// of those that the tiles read, and packing them is little work beside the products.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
   const Chunk& now = s_.tree.chunks[next.chunk];
-  if ((s_.b_in_place && !s_.b_is_small) || s_.b_by_table || !advance(&next) ||
-      (s_.a_in_place && next.batch == batch))
+  if ((s_.b_in_place && !s_.b_is_small) || s_.b_by_table || !advance(&next) || next.batch == batch)
     return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);

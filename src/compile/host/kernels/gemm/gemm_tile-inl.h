@@ -12,9 +12,10 @@
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
-#include "compile/host/kernels/gemm/gemm_lane_rows-inl.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
+#include "compile/host/kernels/gemm/gemm_tile_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
@@ -86,6 +87,13 @@ HWY_INLINE void tile_of(const TileArgs& args, const Place& at) {
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
+  // Not std::min: its arguments are in memory, and with them the pointers to A.
+  const void* const* line = at.ahead->begin();
+  const auto ask = [&]() HWY_ATTR {
+    const void* const* end = at.ahead->end();
+    if (end - line > at.ahead->at_once()) end = line + at.ahead->at_once();
+    for (; line != end; ++line) prefetch_to_l2(*line);
+  };
   for (bool resumes = chunk.resumes;; ++segment, resumes = false) {
     if (resumes) {
       acc.load(slot_top);
@@ -93,9 +101,14 @@ HWY_INLINE void tile_of(const TileArgs& args, const Place& at) {
       acc.zero();
     }
     if (kQuads && segment->is_quad) {
+      ask();
       stream.quad(acc, segment->lengths.data(), top);
     } else {
-      stream.chain(acc, segment->lengths[0]);
+      constexpr std::int64_t kSteps = LinesAhead::kStepsBetween;
+      for (std::int64_t left = segment->lengths[0]; left > 0; left -= kSteps) {
+        ask();
+        stream.chain(acc, left < kSteps ? left : kSteps);
+      }
     }
     const bool is_last = segment == last;
     float* to = apply(segment->after, top, acc);
