@@ -403,7 +403,7 @@ void GemmPlan::State::choose_blocks() {
 // time. Each part reads and packs its own operands, mostly from memory, so large parts do less work
 // in total; several parts per thread balance the load.
 void GemmPlan::State::choose_parts(int num_workers) {
-  constexpr double kReadCycles = 2.0;  // per float of an operand
+  constexpr double kReadCycles = 4.0;  // per float of an operand: packing waits for memory
   if (has_few_rows) {
     const std::int64_t bytes = batches * n * terms * unit.element_bytes;
     const std::int64_t most = num_parts_for(num_workers, bytes, kPartBytes, bytes);
