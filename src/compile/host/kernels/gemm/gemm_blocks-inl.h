@@ -144,8 +144,8 @@ class BlockTiles {
     for (const int end = std::min(asked_ + rows_per_block_, args_.rows); asked_ < end; ++asked_) {
 #if defined(__GNUC__)
       const float* row = at_.c + at_.c_rows[asked_];
-      __builtin_prefetch(row, 0, 2);
-      if (kWide == 2) __builtin_prefetch(row + kRegisterRows, 0, 2);
+      prefetch_to_l2(row);
+      if (kWide == 2) prefetch_to_l2(row + kRegisterRows);
 #endif
     }
   }

@@ -87,7 +87,7 @@ HWY_INLINE void tile_of(const TileArgs& args, const Place& at) {
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
-  // Not std::min: its arguments are in memory, and with them the pointers to A.
+  // With std::min, here or for the steps below, g++ keeps the pointers to A in memory.
   const void* const* line = at.ahead->begin();
   const auto ask = [&]() HWY_ATTR {
     const void* const* end = at.ahead->end();
