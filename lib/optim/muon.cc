@@ -34,7 +34,7 @@ class Muon final : public Optimizer::Rule {
   std::vector<Optimizer::Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}}; }
   Array update(const Optimizer::Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
-    mu = gradient * (1.0 - o_.beta) + mu * o_.beta;
+    mu = without_subnormal(gradient * (1.0 - o_.beta) + mu * o_.beta);
     Array mu_hat = mu / bias_correction(o_.beta, o_.nesterov ? leaf.count + 1.0 : leaf.count);
     if (o_.nesterov) {
       const Array now = gradient / bias_correction(o_.beta, leaf.count);

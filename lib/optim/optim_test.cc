@@ -185,6 +185,26 @@ TEST(Optimizers, SlotsOfBf16AreF32) {
   }
 }
 
+// 0.9 times the least subnormal number is rounded to that number.
+TEST(Optimizers, StateFadesToZeroWithoutGradients) {
+  constexpr float kSmall = 3e-18F;  // its square times 0.001 is subnormal
+  const std::vector<Param> params = {Param(ones({3, 4}), "kernel"), Param(ones({4}), "a/bias"),
+                                     Param(ones({4}), "a/scale")};
+  const std::vector<Array> small = {full({3, 4}, kSmall), full({4}, kSmall), full({4}, kSmall)};
+  const std::vector<Array> none = {zeros({3, 4}), zeros({4}), zeros({4})};
+  const auto step = jit(updated);
+  for (const auto& [name, tx] : cases()) {
+    Trained run = step(Trained{params, tx.init(params), tx}, small);
+    for (int i = 0; i < 1200; ++i) run = step(run, none);
+    for (const auto& [slot, arrays] : run.state.slots) {
+      for (const Param& x : arrays) {
+        for (const float value : x.to_vector<float>())
+          EXPECT_NE(std::fpclassify(value), FP_SUBNORMAL) << name << " " << slot;
+      }
+    }
+  }
+}
+
 TEST(Optimizers, FactoredSlotsLackADimensionAndItsSpec) {
   const std::vector<Param> params = {Param(ones({3, 5, 7}), "stack", P{"layer", "in", "out"}),
                                      Param(ones({7, 5}), "tall", P{"a", "b"}, AxisNames::logical),

@@ -33,6 +33,11 @@ std::string text(double value);
 /// The factor 1 - decay^count that corrects a moving average for starting at zero, f32[].
 Array bias_correction(double decay, const Array& count);
 
+/// Numbers below the least normal one become 0, as with XLA on CPUs. A moving average that no
+/// gradient reaches any more would stay subnormal for ever, since 0.9 times the least number is
+/// rounded to that number, and processors take many times as long for such numbers.
+Array without_subnormal(const Array& x);
+
 Optimizer scale_by_factored_rms(const AdafactorOptions& options);
 Optimizer clip_by_block_rms(double most);
 /// Multiplies by the root mean square of the parameter, or by `least` if that is larger.

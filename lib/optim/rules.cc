@@ -1,5 +1,6 @@
 // Transformations that look at one parameter at a time, and norms.
 #include <cstdio>
+#include <limits>
 
 #include <tessera/error.h>
 
@@ -11,6 +12,7 @@ namespace {
 
 using detail::bias_correction;
 using detail::text;
+using detail::without_subnormal;
 using Leaf = Optimizer::Leaf;
 using Slot = Optimizer::Slot;
 
@@ -22,8 +24,8 @@ class Adam final : public Optimizer::Rule {
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
     Array& nu = leaf.slots[1];
-    mu = gradient * (1.0 - o_.b1) + mu * o_.b1;
-    nu = square(gradient) * (1.0 - o_.b2) + nu * o_.b2;
+    mu = without_subnormal(gradient * (1.0 - o_.b1) + mu * o_.b1);
+    nu = without_subnormal(square(gradient) * (1.0 - o_.b2) + nu * o_.b2);
     Array mu_hat = mu / bias_correction(o_.b1, o_.nesterov ? leaf.count + 1.0 : leaf.count);
     if (o_.nesterov) {
       const Array now = gradient / bias_correction(o_.b1, leaf.count);
@@ -49,7 +51,7 @@ class Lion final : public Optimizer::Rule {
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
     const Array old = mu;
-    mu = gradient * (1.0 - b2_) + old * b2_;
+    mu = without_subnormal(gradient * (1.0 - b2_) + old * b2_);
     return sign(gradient * (1.0 - b1_) + old * b1_);
   }
   std::string key() const override { return "lion " + text(b1_) + " " + text(b2_); }
@@ -64,7 +66,7 @@ class Trace final : public Optimizer::Rule {
   std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"trace"}}; }
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& sum = leaf.slots[0];
-    sum = gradient + sum * decay_;
+    sum = without_subnormal(gradient + sum * decay_);
     return nesterov_ ? gradient + sum * decay_ : sum;
   }
   std::string key() const override {
@@ -82,7 +84,7 @@ class Ema final : public Optimizer::Rule {
   std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"ema"}}; }
   Array update(const Leaf& leaf, const Array& update) const override {
     Array& mean = leaf.slots[0];
-    mean = update * (1.0 - decay_) + mean * decay_;
+    mean = without_subnormal(update * (1.0 - decay_) + mean * decay_);
     return mean;
   }
   std::string key() const override { return "ema " + text(decay_); }
@@ -201,6 +203,12 @@ std::string text(double value) {
 }
 
 Array bias_correction(double decay, const Array& count) { return 1.0 - pow(decay, count); }
+
+Array without_subnormal(const Array& x) {
+  const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::min()
+                                               : std::numeric_limits<float>::min();
+  return where(abs(x) < least, 0.0, x);
+}
 
 std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& step_size) {
   const CallScope scope(step_size.where);
