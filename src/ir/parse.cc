@@ -7,6 +7,7 @@
 
 #include <tessera/error.h>
 
+#include "base/read_number.h"
 #include "ir/text.h"
 
 namespace tessera::ir {
@@ -198,7 +199,7 @@ class Parser {
     skip_space();
     T value{};
     const auto [end, error] =
-        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+        tessera::read_number(text_.data() + at_, text_.data() + text_.size(), value);
     if (error != std::errc()) fail(wanted);
     at_ = static_cast<std::size_t>(end - text_.data());
     return value;

@@ -1,6 +1,7 @@
 #include "flags.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <sstream>
 
@@ -14,9 +15,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// Parses a number; returns false unless it is the whole text.
-template <typename T>
-bool read_number(const std::string& text, T& value) {
+bool read_number(const std::string& text, std::int64_t& value) {
   const char* end = text.data() + text.size();
   const auto [reached, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && reached == end;
@@ -31,6 +30,15 @@ bool read_number(const std::string& text, T& value) {
 }
 
 }  // namespace
+
+bool read_number(const std::string& text, double& value) {
+  // strtod would also take blanks, hexadecimal digits and infinity.
+  const std::size_t other = text.find_first_not_of("0123456789+-.eE");
+  if (text.empty() || other != std::string::npos) return false;
+  char* end = nullptr;
+  value = std::strtod(text.c_str(), &end);
+  return end == text.c_str() + text.size();
+}
 
 void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text) {

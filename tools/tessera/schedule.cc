@@ -2,13 +2,13 @@
 // picture.
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 
 #include <tessera/schedule.h>
 
 #include "commands.h"
+#include "flags.h"
 #include "report.h"
 #include "tools/cli/input_file.h"
 #include "tools/cli/streams.h"
@@ -60,22 +60,19 @@ void check_flag(const Command& command, const char* flag, std::int64_t given,
 /// Parses the value of a flag: numbers separated by commas.
 std::vector<double> numbers_of(const char* flag, const std::string& text, const char* example) {
   std::vector<double> numbers;
-  const char* next = text.data();
-  const char* const end = text.data() + text.size();
-  while (true) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
     double number = 0;
-    const auto [reached, error] = std::from_chars(next, end, number);
-    const bool is_good = error == std::errc() && number >= 0 && number < 1e300;
-    if (!is_good || (reached != end && *reached != ',')) {
+    if (!read_number(text.substr(begin, end - begin), number) || number < 0 || number >= 1e300) {
       throw UserError({.what = std::string(flag) + ": the value is not valid",
                        .found = text.empty() ? "an empty string" : text,
                        .wanted = "numbers of at least 0, separated by commas",
                        .cure = std::string("write for example ") + flag + " " + example});
     }
     numbers.push_back(number);
-    if (reached == end) return numbers;
-    next = reached + 1;
+    begin = end + 1;
   }
+  return numbers;
 }
 
 double number_of(const char* flag, const std::string& text, const char* example) {

@@ -1,11 +1,12 @@
 #include "run/pjrt/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <optional>
 
 #include <tessera/error.h>
+
+#include "base/read_number.h"
 
 namespace tessera::run::pjrt {
 
@@ -63,7 +64,7 @@ template <typename Number>
 bool is_whole_text(std::string_view text, Number& number) {
   const char* const begin = text.data();
   const char* const end = begin + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, number);
+  const auto [stop, error] = read_number(begin, end, number);
   return stop == end && error == std::errc();
 }
 
@@ -130,9 +131,9 @@ NamedValues::NamedValues(const std::map<std::string, std::string>& options) {
       named.value_size = lists_.back().size();
     } else if (is_whole_text(value, named.int64)) {
       named.type = Type::int64;
-    } else if (float number = 0; is_whole_text(value, number)) {
+    } else if (double number = 0; is_whole_text(value, number)) {
       named.type = Type::float32;
-      named.float32 = number;
+      named.float32 = static_cast<float>(number);
     } else {
       named.type = Type::text;
       named.text = value.data();

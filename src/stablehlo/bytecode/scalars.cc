@@ -11,6 +11,8 @@
 
 #include <tessera/types.h>
 
+#include "base/read_number.h"
+
 namespace tessera::stablehlo::bytecode {
 
 namespace {
@@ -235,7 +237,9 @@ std::string float_text(const ScalarFormat& format, std::uint64_t bits) {
     const std::string sign = std::signbit(value) ? "-" : "";
     const double size = std::fabs(value);
     std::string text = short_text(size);
-    if (nearest_in(format, std::strtod(text.c_str(), nullptr)) == size) return sign + text;
+    double read = 0;
+    read_number(text.data(), text.data() + text.size(), read);
+    if (nearest_in(format, read) == size) return sign + text;
     text = long_text(size, format.significand_bits);
     if (text.find('.') != std::string::npos) return sign + text;
   }
