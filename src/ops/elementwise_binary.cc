@@ -64,8 +64,8 @@ ValueId pow_vjp_base(VjpContext& c) {
   const ValueId zero = full_like(b, 0.0, y);
   const ValueId power = pow(b, x, sub(b, y, full_like(b, 1.0, y)));
   // x^0 is 1 for every x, but at x = 0 the formula would compute 0 * infinity.
-  const ValueId slope =
-      select(b, compare(b, "eq", y, zero), zero, mul(b, replace_zeros(b, y), power));
+  const ValueId is_one = compare(b, "eq", y, zero);
+  const ValueId slope = select(b, is_one, zero, mul(b, replace_zeros(b, y), power));
   return mul(b, c.cotangent(), slope);
 }
 
@@ -78,7 +78,8 @@ ValueId pow_vjp_exponent(VjpContext& c) {
 ValueId rem_vjp_divisor(VjpContext& c) {
   Builder& b = c.b;
   const ValueId ratio = div(b, c.operand(0), c.operand(1));
-  const ValueId whole = mul(b, sign(b, ratio), floor(b, abs(b, ratio)));
+  const ValueId direction = sign(b, ratio);
+  const ValueId whole = mul(b, direction, floor(b, abs(b, ratio)));
   return mul(b, neg(b, c.cotangent()), whole);
 }
 
@@ -173,7 +174,8 @@ const OpRecord div_op{
     .vjp = per_operand({[](VjpContext& c) { return div(c.b, c.cotangent(), c.operand(1)); },
                         [](VjpContext& c) {
                           const ValueId y = c.operand(1);
-                          const ValueId slope = div(c.b, full_like(c.b, 1.0, y), square(c.b, y));
+                          const ValueId one = full_like(c.b, 1.0, y);
+                          const ValueId slope = div(c.b, one, square(c.b, y));
                           return mul(c.b, mul(c.b, neg(c.b, c.cotangent()), c.operand(0)), slope);
                         }}),
     .batch = elementwise_batch,

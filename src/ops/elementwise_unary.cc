@@ -82,7 +82,8 @@ const OpRecord erf_inv_op{
       // d/dx erf_inv(x) = sqrt(pi) / 2 * exp(erf_inv(x)^2)
       constexpr double kHalfRootPi = 0.88622692545275801365;
       const ValueId slope = exp(c.b, square(c.b, c.result()));
-      return mul(c.b, full_like(c.b, kHalfRootPi, c.result()), mul(c.b, c.cotangent(), slope));
+      const ValueId factor = full_like(c.b, kHalfRootPi, c.result());
+      return mul(c.b, factor, mul(c.b, c.cotangent(), slope));
     }}),
     .batch = elementwise_batch,
     .factors = elementwise_factors,
@@ -291,8 +292,8 @@ const OpRecord rsqrt_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = per_operand({[](VjpContext& c) {
-      const ValueId slope =
-          mul(c.b, full_like(c.b, -0.5, c.result()), div(c.b, c.result(), c.operand(0)));
+      const ValueId factor = full_like(c.b, -0.5, c.result());
+      const ValueId slope = mul(c.b, factor, div(c.b, c.result(), c.operand(0)));
       return mul(c.b, c.cotangent(), slope);
     }}),
     .batch = elementwise_batch,

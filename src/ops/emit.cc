@@ -60,8 +60,8 @@ ValueId clamp(Builder& b, ValueId low, ValueId x, ValueId high) {
 }
 ValueId in_range(Builder& b, ValueId indices, std::int64_t size) {
   const double end = static_cast<double>(size);
-  return bitwise_and(b, compare(b, "ge", indices, full_like(b, 0.0, indices)),
-                     compare(b, "lt", indices, full_like(b, end, indices)));
+  const ValueId is_above = compare(b, "ge", indices, full_like(b, 0.0, indices));
+  return bitwise_and(b, is_above, compare(b, "lt", indices, full_like(b, end, indices)));
 }
 ValueId convert(Builder& b, ValueId x, DType dtype) {
   if (b.type(x).dtype == dtype) return x;
@@ -211,10 +211,10 @@ RowSums row_sums(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
   const Type numbers = b.type(indices);
   const std::int64_t count = numbers.shape[0];
   const std::vector<ValueId> sorted = sort(b, {indices, iota(b, DType::i32, numbers.shape, 0)}, 0);
-  const ValueId is_other = compare(b, "ne", slice_dim(b, sorted[0], 0, 1, count),
-                                   slice_dim(b, sorted[0], 0, 0, count - 1));
-  const ValueId is_first =
-      pad(b, convert(b, is_other, DType::i32), scalar(b, 1, DType::i32), {1}, {0});
+  const ValueId later = slice_dim(b, sorted[0], 0, 1, count);
+  const ValueId is_other = compare(b, "ne", later, slice_dim(b, sorted[0], 0, 0, count - 1));
+  const ValueId others = convert(b, is_other, DType::i32);
+  const ValueId is_first = pad(b, others, scalar(b, 1, DType::i32), {1}, {0});
   const ValueId number =
       b.emit("cumsum", {{"dim", std::int64_t{0}}, {"reverse", false}}, {is_first});
   const ValueId place = sub(b, number, full(b, 1, numbers));

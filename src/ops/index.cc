@@ -43,7 +43,8 @@ std::vector<ValueId> gather_batch(BatchContext& c) {
   if (num_batch == 0 && !c.is_batched[0]) {
     return {move_to_front(c.b, gather(c.b, c.operands[0], c.operands[1], dim), dim)};
   }
-  return {gather(c.b, c.batched(0), c.batched(1), dim + 1, num_batch + 1)};
+  const ValueId x = c.batched(0);
+  return {gather(c.b, x, c.batched(1), dim + 1, num_batch + 1)};
 }
 
 /// Rows may be split: each shard returns the rows that it holds.

@@ -235,8 +235,8 @@ std::vector<ValueId> pad_batch(BatchContext& c) {
   const ValueId padded = pad(c.b, x, scalar(c.b, 0.0, c.types[0].dtype), low, high, interior);
   const Shape shape = c.b.type(padded).shape;
   const Shape inside = with_first(c.size, c.types[0].shape);
-  return {select(c.b, inside_of_padding(c.b, inside, low, high, interior), padded,
-                 broadcast_in_dim(c.b, c.operands[1], {0}, shape))};
+  const ValueId is_inside = inside_of_padding(c.b, inside, low, high, interior);
+  return {select(c.b, is_inside, padded, broadcast_in_dim(c.b, c.operands[1], {0}, shape))};
 }
 
 Sample pad_sample(Type operand, Ints low, Ints high, Ints interior) {

@@ -126,7 +126,8 @@ Array axis_index(const CollectiveAxes& axes, std::source_location where) {
       ValueId index = ops::axis_index(b, over[0]);
       for (std::size_t i = 1; i < over.size(); ++i) {
         const ValueId size = ops::scalar(b, static_cast<double>(over[i].size), DType::i32);
-        index = ops::add(b, ops::mul(b, index, size), ops::axis_index(b, over[i]));
+        index = ops::mul(b, index, size);
+        index = ops::add(b, index, ops::axis_index(b, over[i]));
       }
       return index;
     });

@@ -32,7 +32,8 @@ ValueId delta_of(VjpContext& c, ValueId d_output) {
   Builder& b = c.b;
   const DType dtype = b.type(c.result(1)).dtype;
   const std::int64_t last = b.type(d_output).rank() - 1;
-  const ValueId products = mul(b, convert(b, d_output, dtype), convert(b, c.result(0), dtype));
+  const ValueId cotangent = convert(b, d_output, dtype);
+  const ValueId products = mul(b, cotangent, convert(b, c.result(0), dtype));
   const ValueId sum = reduce_sum(b, products, {last});
   return c.cotangent(1) == ir::kNoValue ? sum : sub(b, sum, c.cotangent(1));
 }

@@ -173,8 +173,14 @@ std::vector<ValueId> join(Builder& b, const std::vector<ValueId>& operands) {
   const ValueId base = finite_or_zero(b, m);
   const ValueId of_x = exp(b, sub(b, x.m(), base));
   const ValueId of_y = exp(b, sub(b, y.m(), base));
-  const ValueId l = add(b, mul(b, x.l(), of_x), mul(b, y.l(), of_y));
-  const ValueId o = add(b, mul(b, x.o(), x.repeated(of_x)), mul(b, y.o(), y.repeated(of_y)));
+  const ValueId x_l = mul(b, x.l(), of_x);
+  const ValueId l = add(b, x_l, mul(b, y.l(), of_y));
+  const auto scaled = [&](const PartialValues& part, ValueId factor) {
+    const ValueId unscaled = part.o();
+    return mul(b, unscaled, part.repeated(factor));
+  };
+  const ValueId x_o = scaled(x, of_x);
+  const ValueId o = add(b, x_o, scaled(y, of_y));
   return {concatenate(b, {o, m, l}, x.last())};
 }
 
@@ -183,10 +189,12 @@ std::vector<ValueId> finish(Builder& b, const std::vector<ValueId>& operands) {
   const ValueId l = x.l();
   const ValueId is_empty = compare(b, "eq", l, full_like(b, 0.0, l));
   const ValueId divisor = select(b, is_empty, full_like(b, 1.0, l), l);
-  const ValueId lse = add(b, finite_or_zero(b, x.m()), log(b, l));
+  const ValueId m = finite_or_zero(b, x.m());
+  const ValueId lse = add(b, m, log(b, l));
   Shape rows = b.type(lse).shape;
   rows.pop_back();
-  return {div(b, x.o(), x.repeated(divisor)), reshape(b, lse, rows)};
+  const ValueId o = x.o();
+  return {div(b, o, x.repeated(divisor)), reshape(b, lse, rows)};
 }
 
 }  // namespace

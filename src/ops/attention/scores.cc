@@ -93,9 +93,12 @@ ValueId AttentionScores::scores() const {
 
 ValueId AttentionScores::shares(ValueId base) const {
   const ValueId none = full_like(b_, -std::numeric_limits<double>::infinity(), base);
-  const ValueId finite = select(b_, compare(b_, "eq", base, none), full_like(b_, 0.0, base), base);
-  const ValueId p = exp(b_, sub(b_, scores(), of_queries(finite)));
-  return select(b_, is_seen(), p, full_like(b_, 0.0, p));
+  const ValueId is_none = compare(b_, "eq", base, none);
+  const ValueId finite = select(b_, is_none, full_like(b_, 0.0, base), base);
+  const ValueId all = scores();
+  const ValueId p = exp(b_, sub(b_, all, of_queries(finite)));
+  const ValueId seen = is_seen();
+  return select(b_, seen, p, full_like(b_, 0.0, p));
 }
 
 Ints AttentionScores::heads_swapped(std::size_t count) const {

@@ -137,8 +137,8 @@ class Rewritten {
     first_stacked_ = next;
     for (const SumOfRounds& sum : sums_.sums()) {
       for (const LateProduct& product : sum.products) {
-        const ValueId late = product_of_rounds(b, product, in_all_rounds(b, product.lhs),
-                                               in_all_rounds(b, product.rhs));
+        const ValueId lhs = in_all_rounds(b, product.lhs);
+        const ValueId late = product_of_rounds(b, product, lhs, in_all_rounds(b, product.rhs));
         values[sum.carry] = add(b, values[sum.carry], late);
       }
     }

@@ -48,7 +48,8 @@ ValueId prod_vjp(VjpContext& c) {
   const ValueId moved = transpose(b, c.operand(0), permutation);
   const Shape moved_shape = b.type(moved).shape;
   const ValueId flat = reshape(b, moved, lines);
-  const ValueId others = mul(b, products_beside(b, flat, false), products_beside(b, flat, true));
+  const ValueId before = products_beside(b, flat, false);
+  const ValueId others = mul(b, before, products_beside(b, flat, true));
   Ints inverse(permutation.size());
   for (std::size_t i = 0; i < permutation.size(); ++i) {
     inverse[at(permutation[i])] = static_cast<std::int64_t>(i);

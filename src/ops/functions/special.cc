@@ -15,7 +15,8 @@ constexpr double kLn2 = 0.69314718055994530942;
 /// factor * exp(-x^2)
 ValueId bell(VjpContext& c, double factor) {
   const ValueId x = c.operand(0);
-  return mul(c.b, full_like(c.b, factor, x), exp(c.b, neg(c.b, square(c.b, x))));
+  const ValueId height = full_like(c.b, factor, x);
+  return mul(c.b, height, exp(c.b, neg(c.b, square(c.b, x))));
 }
 
 /// More accurate than exp(x log 2).

@@ -12,7 +12,8 @@ namespace {
 
 /// constant + factor * x * x
 ValueId square_plus(VjpContext& c, double factor, ValueId x, double constant) {
-  const ValueId squared = mul(c.b, full_like(c.b, factor, x), square(c.b, x));
+  const ValueId factors = full_like(c.b, factor, x);
+  const ValueId squared = mul(c.b, factors, square(c.b, x));
   return add(c.b, squared, full_like(c.b, constant, x));
 }
 
@@ -20,7 +21,8 @@ ValueId reciprocal(VjpContext& c, ValueId x) { return div(c.b, full_like(c.b, 1.
 
 /// cotangent * numerator / (y^2 + x^2), for the derivatives of atan2(y, x).
 ValueId over_square_sum(VjpContext& c, ValueId numerator) {
-  const ValueId sum = add(c.b, square(c.b, c.operand(0)), square(c.b, c.operand(1)));
+  const ValueId y_squared = square(c.b, c.operand(0));
+  const ValueId sum = add(c.b, y_squared, square(c.b, c.operand(1)));
   return mul(c.b, c.cotangent(), div(c.b, numerator, sum));
 }
 

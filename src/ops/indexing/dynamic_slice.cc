@@ -98,17 +98,17 @@ Shape with_batch(Shape shape, std::int64_t size) {
 /// The start in one dimension for each element of the batch, clamped so that the part lies inside.
 ValueId clamped_starts(BatchContext& c, std::size_t operand, std::int64_t size, std::int64_t part) {
   const ValueId starts = c.batched(operand);
-  return clamp(c.b, full_like(c.b, 0.0, starts), starts,
-               full_like(c.b, static_cast<double>(size - part), starts));
+  const ValueId first = full_like(c.b, 0.0, starts);
+  return clamp(c.b, first, starts, full_like(c.b, static_cast<double>(size - part), starts));
 }
 
 std::vector<ValueId> dynamic_slice_batch(BatchContext& c) {
   const Ints sizes = c.equation.attributes.ints("sizes");
   const Shape shape = c.types[0].shape;
-  if (!any_batched(c, 1)) {
-    return {dynamic_slice(c.b, c.batched(0), starts_with_batch(c, 1), with_batch(sizes, c.size))};
-  }
   ValueId x = c.batched(0);
+  if (!any_batched(c, 1)) {
+    return {dynamic_slice(c.b, x, starts_with_batch(c, 1), with_batch(sizes, c.size))};
+  }
   for (std::size_t dim = 0; dim < sizes.size(); ++dim) {
     const ValueId starts = clamped_starts(c, dim + 1, shape[dim], sizes[dim]);
     const ValueId steps = iota(c.b, DType::i32, {c.size, sizes[dim]}, 1);
@@ -122,24 +122,22 @@ std::vector<ValueId> dynamic_slice_batch(BatchContext& c) {
 std::vector<ValueId> update_batch(BatchContext& c) {
   const Shape shape = c.types[0].shape;
   const Shape part = c.types[1].shape;
-  if (!any_batched(c, 2)) {
-    return {dynamic_update_slice(c.b, c.batched(0), c.batched(1), starts_with_batch(c, 2))};
-  }
   Builder& b = c.b;
   const ValueId x = c.batched(0);
+  ValueId update = c.batched(1);
+  if (!any_batched(c, 2)) return {dynamic_update_slice(b, x, update, starts_with_batch(c, 2))};
   if (num_elements(part) == 0) return {x};
   // Gathers the update into an array of the whole shape; `is_inside` marks where it belongs.
-  ValueId update = c.batched(1);
   ValueId is_inside = full(b, 1.0, boolean(with_batch(shape, c.size)));
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     const Shape lines = {c.size, shape[dim]};
     const ValueId starts = clamped_starts(c, dim + 2, shape[dim], part[dim]);
-    const ValueId places =
-        sub(b, iota(b, DType::i32, lines, 1), broadcast_in_dim(b, starts, {0}, lines));
+    const ValueId rows = iota(b, DType::i32, lines, 1);
+    const ValueId places = sub(b, rows, broadcast_in_dim(b, starts, {0}, lines));
     const ValueId zero = full_like(b, 0.0, places);
     const ValueId last = full_like(b, static_cast<double>(part[dim] - 1), places);
-    const ValueId hits =
-        bitwise_and(b, compare(b, "ge", places, zero), compare(b, "le", places, last));
+    const ValueId is_behind = compare(b, "ge", places, zero);
+    const ValueId hits = bitwise_and(b, is_behind, compare(b, "le", places, last));
     const auto batched_dim = static_cast<std::int64_t>(dim) + 1;
     is_inside = bitwise_and(b, is_inside,
                             broadcast_in_dim(b, hits, {0, batched_dim}, with_batch(shape, c.size)));

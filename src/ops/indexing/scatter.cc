@@ -58,7 +58,8 @@ ValueId scatter_vjp_updates(VjpContext& c) {
 std::vector<ValueId> scatter_batch(BatchContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
-  if (!c.is_batched[1]) return {scatter(b, c.batched(0), c.operands[1], c.batched(2), dim + 1)};
+  const ValueId array = c.batched(0);
+  if (!c.is_batched[1]) return {scatter(b, array, c.operands[1], c.batched(2), dim + 1)};
   const Type indices = c.types[1];
   const std::int64_t rows = c.types[0].shape[at(dim)];
   auto front = [&](ValueId x, std::int64_t count) {  // moves dimensions dim + 1 .. dim + count
@@ -79,10 +80,11 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   };
   const Type places = b.type(c.operands[1]);
   const ValueId inside = in_range(b, c.operands[1], rows);
-  const ValueId first =
-      mul(b, iota(b, DType::i32, places.shape, 0), full(b, static_cast<double>(rows), places));
-  const ValueId all_places = select(b, inside, add(b, first, c.operands[1]), full(b, -1.0, places));
-  const ValueId x = front(c.batched(0), 1);
+  const ValueId numbers = iota(b, DType::i32, places.shape, 0);
+  const ValueId first = mul(b, numbers, full(b, static_cast<double>(rows), places));
+  const ValueId merged_places = add(b, first, c.operands[1]);
+  const ValueId all_places = select(b, inside, merged_places, full(b, -1.0, places));
+  const ValueId x = front(array, 1);
   const ValueId updates = front(c.batched(2), indices.rank());
   const ValueId result = reshape(b, scatter(b, merged(x), all_places, updates, 0), b.type(x).shape);
   Ints back = {0};

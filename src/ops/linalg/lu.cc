@@ -21,7 +21,8 @@ std::vector<Type> lu_shape(const ShapeContext& c) {
 
 /// The cotangent of l * u of square factors, from the cotangents of the two.
 ValueId square_cotangent(Builder& b, ValueId factors, ValueId l_cotangent, ValueId u_cotangent) {
-  const ValueId l = add(b, lower_part(b, factors, -1), identity_like(b, factors));
+  const ValueId strictly_lower = lower_part(b, factors, -1);
+  const ValueId l = add(b, strictly_lower, identity_like(b, factors));
   const ValueId u = upper_part(b, factors);
   const ValueId below = lower_part(b, matmul(b, matrix_transpose(b, l), l_cotangent), -1);
   const ValueId above = upper_part(b, matmul(b, u_cotangent, matrix_transpose(b, u)));

@@ -180,7 +180,8 @@ ValueId differences(Builder& b, ValueId d) {
   const ValueId along_cols = spread(b, d, shape, rank - 2);
   const ValueId along_rows = spread(b, d, shape, rank - 1);
   const ValueId difference = sub(b, along_cols, along_rows);
-  return select(b, on_side(b, difference, "eq", 0), full_like(b, 1.0, difference), difference);
+  const ValueId is_diagonal = on_side(b, difference, "eq", 0);
+  return select(b, is_diagonal, full_like(b, 1.0, difference), difference);
 }
 
 ValueId without_diagonal(Builder& b, ValueId x) { return kept_if(b, x, "ne", 0); }

@@ -54,7 +54,8 @@ ValueId independent_cotangent(Builder& b, ValueId q, ValueId r, ValueId q_cotang
   const ValueId from_r = matmul(b, r, matrix_transpose(b, upper_part(b, r_cotangent)));
   const ValueId from_q = matmul(b, matrix_transpose(b, q_cotangent), q);
   const ValueId m = sub(b, from_r, from_q);
-  const ValueId mirrored = add(b, lower_part(b, m), matrix_transpose(b, lower_part(b, m, -1)));
+  const ValueId lower = lower_part(b, m);
+  const ValueId mirrored = add(b, lower, matrix_transpose(b, lower_part(b, m, -1)));
   const ValueId sum = add(b, q_cotangent, matmul(b, q, mirrored));
   return triangular_solve(b, {.left_side = false, .lower = false, .transpose_a = true}, r, sum);
 }
@@ -81,8 +82,8 @@ Cotangents qr_vjp(VjpContext& c) {
   const ValueId right = matmul(b, q, right_cotangent);
   const ValueId columns = cols_of(b, c.operand(0), k, cols);
   q_cotangent = add(b, q_cotangent, matmul(b, columns, matrix_transpose(b, right_cotangent)));
-  const ValueId left = independent_cotangent(b, q, cols_of(b, c.result(1), 0, k), q_cotangent,
-                                             cols_of(b, r_cotangent, 0, k));
+  const ValueId r = cols_of(b, c.result(1), 0, k);
+  const ValueId left = independent_cotangent(b, q, r, q_cotangent, cols_of(b, r_cotangent, 0, k));
   return {concatenate(b, {left, right}, c.operand_type(0).rank() - 1)};
 }
 

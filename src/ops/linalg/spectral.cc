@@ -260,7 +260,8 @@ hlo::Value column_signs(hlo::Writer& w, const hlo::Value& x, const Ints& kept_di
   const hlo::Value large_place = w.select(is_large, place, w.constant(count, place.type));
   const hlo::Value first = w.reduce(large_place, {row}, "minimum", count);
   const hlo::Value is_first = w.compare("eq", place, w.broadcast(first, kept_dims, shape));
-  const hlo::Value sign = w.select(is_first, w.unary("sign", x), w.constant(0.0, x.type));
+  const hlo::Value signs = w.unary("sign", x);
+  const hlo::Value sign = w.select(is_first, signs, w.constant(0.0, x.type));
   return w.reduce(sign, {row}, "add", 0.0);
 }
 

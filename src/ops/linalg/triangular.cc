@@ -21,8 +21,8 @@ std::vector<Type> cholesky_shape(const ShapeContext& c) {
 ValueId cholesky_vjp(VjpContext& c) {
   Builder& b = c.b;
   const ValueId l = c.result();
-  const ValueId inner =
-      half_lower_part(b, matmul(b, matrix_transpose(b, l), lower_part(b, c.cotangent())));
+  const ValueId upper = matrix_transpose(b, l);
+  const ValueId inner = half_lower_part(b, matmul(b, upper, lower_part(b, c.cotangent())));
   const ValueId left = triangular_solve(b, {.transpose_a = true}, l, inner);
   return symmetric_cotangent(b, triangular_solve(b, {.left_side = false}, l, left));
 }

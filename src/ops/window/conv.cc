@@ -252,8 +252,9 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   back.insert(back.end(), {dims.batch, dims.last()});
   const ValueId zero = scalar(b, 0.0, c.operand_type(0).dtype);
   const ValueId array = is_padded ? pad(b, c.operand(0), zero, low, high) : c.operand(0);
-  const ValueId gradient = slide.emit(b, transpose(b, array, permutation_of(dims, channels_first)),
-                                      transpose(b, cotangent, permutation_of(dims, n_second_last)));
+  const ValueId rows = transpose(b, array, permutation_of(dims, channels_first));
+  const ValueId window = transpose(b, cotangent, permutation_of(dims, n_second_last));
+  const ValueId gradient = slide.emit(b, rows, window);
   return transpose(b, convert(b, gradient, c.operand_type(1).dtype), permutation_of(dims, back));
 }
 

@@ -88,8 +88,8 @@ hlo::Values find_form(hlo::FormContext& c) {
   for_each_index(c.attributes().ints("window"), [&](const Ints& place) {
     const hlo::Value candidate = c.w.slice(x, place, limit_of(c.attributes(), type.shape, place),
                                            c.attributes().ints("stride"));
-    const hlo::Value is_first =
-        c.w.binary("and", c.w.compare("eq", candidate, c.x(1)), c.w.compare("eq", found, none));
+    const hlo::Value is_wanted = c.w.compare("eq", candidate, c.x(1));
+    const hlo::Value is_first = c.w.binary("and", is_wanted, c.w.compare("eq", found, none));
     found = c.w.select(is_first, c.w.constant(number++, type), found);
   });
   return {found};

@@ -175,7 +175,8 @@ ValueId index_along(ir::Builder& b, const Axes& axes) {
   ValueId index = ops::scalar(b, 0, DType::i32);
   for (const ops::NamedAxis& axis : axes) {
     const ValueId size = ops::scalar(b, static_cast<double>(axis.size), DType::i32);
-    index = ops::add(b, ops::mul(b, index, size), ops::axis_index(b, axis));
+    index = ops::mul(b, index, size);
+    index = ops::add(b, index, ops::axis_index(b, axis));
   }
   return index;
 }

@@ -206,7 +206,8 @@ std::optional<ValueId> with_any_zeros(Context& c, ValueId x) {
 /// x <= y where NaN is equal to itself and greater than all numbers.
 ValueId at_most(Context& c, ValueId x, ValueId y) {
   ir::Builder& b = c.b();
-  return ops::bitwise_or(b, ops::compare(b, "le", x, y), ops::compare(b, "ne", y, y));
+  const ValueId is_less = ops::compare(b, "le", x, y);
+  return ops::bitwise_or(b, is_less, ops::compare(b, "ne", y, y));
 }
 
 /// Such a comparison; none for eq and ne.
@@ -315,8 +316,8 @@ Values select(Context& c) {
 
 Values clamp(Context& c) {
   const Shape& shape = c.type(c.operand(1)).shape;
-  return {ops::clamp(c.b(), spread(c, c.operand(0), shape), c.operand(1),
-                     spread(c, c.operand(2), shape))};
+  const ValueId low = spread(c, c.operand(0), shape);
+  return {ops::clamp(c.b(), low, c.operand(1), spread(c, c.operand(2), shape))};
 }
 
 /// A small positive integer that is known stays known.
@@ -418,7 +419,8 @@ Values round_away(Context& c) {
   const ValueId half = ops::full_like(b, 0.5, size);
   const ValueId is_up = ops::compare(b, "ge", ops::sub(b, size, whole), half);
   const ValueId up = ops::add(b, whole, ops::full_like(b, 1.0, size));
-  return {ops::mul(b, ops::sign(b, c.operand(0)), ops::select(b, is_up, up, whole))};
+  const ValueId sign = ops::sign(b, c.operand(0));
+  return {ops::mul(b, sign, ops::select(b, is_up, up, whole))};
 }
 
 }  // namespace

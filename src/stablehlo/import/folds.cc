@@ -117,7 +117,8 @@ Values folded(Context& c, const Joins& join, Values arrays) {
   std::int64_t count = size_along(c, arrays, 0);
   while (count > 1) {
     const std::int64_t even = count - count % 2;
-    Values pairs = join(parts(c, arrays, 0, 0, even, 2), parts(c, arrays, 0, 1, even, 2));
+    const Values left = parts(c, arrays, 0, 0, even, 2);
+    Values pairs = join(left, parts(c, arrays, 0, 1, even, 2));
     if (even < count) pairs = ends_joined(c, pairs, parts(c, arrays, 0, even, count));
     arrays = std::move(pairs);
     count = size_along(c, arrays, 0);
@@ -179,7 +180,8 @@ Values windows_joined(Context& c, const Joins& join, Values arrays, std::size_t 
     if (2 * width > window) break;
     const std::int64_t size = size_along(c, arrays, dim);
     const std::int64_t shift = width * gap;
-    arrays = join(parts(c, arrays, dim, 0, size - shift), parts(c, arrays, dim, shift, size));
+    const Values left = parts(c, arrays, dim, 0, size - shift);
+    arrays = join(left, parts(c, arrays, dim, shift, size));
   }
   return whole;
 }
@@ -190,8 +192,9 @@ Values prefixes_joined(Context& c, const Joins& join, ValueId segments, Values a
   for (std::int64_t shift = 1; shift < count; shift *= 2) {
     const Values later = parts(c, arrays, 0, shift, count);
     const Values both = join(parts(c, arrays, 0, 0, count - shift), later);
-    const ValueId is_same = ops::compare(b, "eq", ops::slice_dim(b, segments, 0, shift, count),
-                                         ops::slice_dim(b, segments, 0, 0, count - shift));
+    const ValueId right = ops::slice_dim(b, segments, 0, shift, count);
+    const ValueId left = ops::slice_dim(b, segments, 0, 0, count - shift);
+    const ValueId is_same = ops::compare(b, "eq", right, left);
     Values chosen;
     for (std::size_t i = 0; i < both.size(); ++i) {
       const ValueId mask = ops::broadcast_in_dim(b, is_same, {0}, c.type(both[i]).shape);

@@ -23,7 +23,8 @@ ValueId high_half(ir::Builder& b, ValueId x) {
 
 /// The high half of products of u32.
 ValueId product_high(ir::Builder& b, ValueId x, ValueId y) {
-  return high_half(b, ops::mul(b, ops::convert(b, x, DType::u64), ops::convert(b, y, DType::u64)));
+  const ValueId wide = ops::convert(b, x, DType::u64);
+  return high_half(b, ops::mul(b, wide, ops::convert(b, y, DType::u64)));
 }
 
 /// Numbers of any number of words, low first.
@@ -64,20 +65,22 @@ Words philox(ir::Builder& b, Words x, Words key) {
 Words threefry(ir::Builder& b, Words x, const Words& key) {
   constexpr std::array<std::uint32_t, 8> kTurns = {13, 15, 26, 6, 17, 29, 16, 24};
   const Shape shape = b.type(x[0]).shape;
-  const ValueId last =
-      joined_bits(b, "xor", joined_bits(b, "xor", key[0], key[1]), word(b, 0x1BD11BDA, shape));
+  const ValueId both = joined_bits(b, "xor", key[0], key[1]);
+  const ValueId last = joined_bits(b, "xor", both, word(b, 0x1BD11BDA, shape));
   const Words keys = {key[0], key[1], last};
   x = {ops::add(b, x[0], keys[0]), ops::add(b, x[1], keys[1])};
   for (std::uint32_t group = 0; group < 5; ++group) {
     for (std::size_t i = 0; i < 4; ++i) {
       const std::uint32_t turn = kTurns[std::size_t{4} * (group % 2) + i];
       x[0] = ops::add(b, x[0], x[1]);
-      const ValueId turned = joined_bits(b, "or", shifted(b, "shift_left", x[1], turn),
-                                         shifted(b, "shift_right_logical", x[1], 32 - turn));
+      const ValueId high = shifted(b, "shift_left", x[1], turn);
+      const ValueId low = shifted(b, "shift_right_logical", x[1], 32 - turn);
+      const ValueId turned = joined_bits(b, "or", high, low);
       x[1] = joined_bits(b, "xor", turned, x[0]);
     }
     x[0] = ops::add(b, x[0], keys[(group + 1) % 3]);
-    x[1] = ops::add(b, ops::add(b, x[1], keys[(group + 2) % 3]), word(b, group + 1, shape));
+    x[1] = ops::add(b, x[1], keys[(group + 2) % 3]);
+    x[1] = ops::add(b, x[1], word(b, group + 1, shape));
   }
   return x;
 }

@@ -151,8 +151,9 @@ Values updated(ir::Builder& b, const Join& join, const Values& captured, const R
 ValueId places_in_rows(ir::Builder& b, ValueId numbers) {
   const std::int64_t count = b.type(numbers).shape[0];
   const ValueId places = ops::iota(b, DType::i32, {count}, 0);
-  const ValueId is_next = ops::compare(b, "ne", ops::slice_dim(b, numbers, 0, 1, count),
-                                       ops::slice_dim(b, numbers, 0, 0, count - 1));
+  const ValueId later = ops::slice_dim(b, numbers, 0, 1, count);
+  const ValueId earlier = ops::slice_dim(b, numbers, 0, 0, count - 1);
+  const ValueId is_next = ops::compare(b, "ne", later, earlier);
   const ValueId is_first =
       ops::concatenate(b, {ops::full(b, 1, {DType::boolean, {1}}), is_next}, 0);
   const ValueId firsts = ops::select(b, is_first, places, ops::full_like(b, 0, places));

@@ -21,13 +21,15 @@ Values triangular_solve(Context& c) {
   ir::Builder& b = c.b();
   const DType dtype = c.type(c.operand(1)).dtype;
   const DType wide = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-  const ValueId solution = ops::triangular_solve(
-      b,
-      {.left_side = c.boolean("left_side"),
-       .lower = c.boolean("lower"),
-       .transpose_a = c.text("transpose_a") != "NO_TRANSPOSE",
-       .unit_diagonal = c.boolean("unit_diagonal")},
-      ops::convert(b, c.operand(0), wide), ops::convert(b, c.operand(1), wide));
+  const ValueId matrix = ops::convert(b, c.operand(0), wide);
+  const ValueId right_side = ops::convert(b, c.operand(1), wide);
+  const ValueId solution =
+      ops::triangular_solve(b,
+                            {.left_side = c.boolean("left_side"),
+                             .lower = c.boolean("lower"),
+                             .transpose_a = c.text("transpose_a") != "NO_TRANSPOSE",
+                             .unit_diagonal = c.boolean("unit_diagonal")},
+                            matrix, right_side);
   return {ops::convert(b, solution, dtype)};
 }
 

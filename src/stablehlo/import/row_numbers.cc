@@ -130,8 +130,8 @@ class RowNumbers {
     if (in_.is_clamped) {
       start = ops::clamp(b_, low, start, high);
     } else {
-      const ValueId inside = ops::bitwise_and(b_, ops::compare(b_, "ge", start, low),
-                                              ops::compare(b_, "le", start, high));
+      const ValueId is_above = ops::compare(b_, "ge", start, low);
+      const ValueId inside = ops::bitwise_and(b_, is_above, ops::compare(b_, "le", start, high));
       valid_ = valid_ ? ops::bitwise_and(b_, *valid_, inside) : inside;
     }
     start = spread(start);

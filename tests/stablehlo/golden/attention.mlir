@@ -18,27 +18,27 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %15 = stablehlo.reduce(%13 init: %14) applies stablehlo.maximum across dimensions = [3] : (tensor<3x2x6x5xf32>, tensor<f32>) -> tensor<3x2x6xf32>
     %16 = stablehlo.transpose %15, dims = [0, 2, 1] : (tensor<3x2x6xf32>) -> tensor<3x6x2xf32>
     %17 = stablehlo.constant dense<0xFF800000> : tensor<3x6x2xf32>
-    %18 = stablehlo.constant dense<0x00000000> : tensor<3x6x2xf32>
-    %19 = stablehlo.compare EQ, %16, %17, FLOAT : (tensor<3x6x2xf32>, tensor<3x6x2xf32>) -> tensor<3x6x2xi1>
-    %20 = stablehlo.select %19, %18, %16 : tensor<3x6x2xi1>, tensor<3x6x2xf32>
-    %21 = stablehlo.transpose %20, dims = [0, 2, 1] : (tensor<3x6x2xf32>) -> tensor<3x2x6xf32>
-    %22 = stablehlo.broadcast_in_dim %21, dims = [0, 1, 2] : (tensor<3x2x6xf32>) -> tensor<3x2x6x5xf32>
-    %23 = stablehlo.constant dense<0x3F000000> : tensor<3x6x2x4xf32>
-    %24 = stablehlo.multiply %arg0, %23 : tensor<3x6x2x4xf32>
-    %25 = stablehlo.dot_general %24, %arg1, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<3x6x2x4xf32>, tensor<3x5x2x4xf32>) -> tensor<3x2x6x5xf32>
-    %26 = stablehlo.reshape %arg3 : (tensor<1x2x6x5xf32>) -> tensor<2x6x5xf32>
-    %27 = stablehlo.broadcast_in_dim %26, dims = [1, 2, 3] : (tensor<2x6x5xf32>) -> tensor<3x2x6x5xf32>
-    %28 = stablehlo.add %25, %27 : tensor<3x2x6x5xf32>
-    %29 = stablehlo.subtract %28, %22 : tensor<3x2x6x5xf32>
+    %18 = stablehlo.compare EQ, %16, %17, FLOAT : (tensor<3x6x2xf32>, tensor<3x6x2xf32>) -> tensor<3x6x2xi1>
+    %19 = stablehlo.constant dense<0x00000000> : tensor<3x6x2xf32>
+    %20 = stablehlo.select %18, %19, %16 : tensor<3x6x2xi1>, tensor<3x6x2xf32>
+    %21 = stablehlo.constant dense<0x3F000000> : tensor<3x6x2x4xf32>
+    %22 = stablehlo.multiply %arg0, %21 : tensor<3x6x2x4xf32>
+    %23 = stablehlo.dot_general %22, %arg1, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<3x6x2x4xf32>, tensor<3x5x2x4xf32>) -> tensor<3x2x6x5xf32>
+    %24 = stablehlo.reshape %arg3 : (tensor<1x2x6x5xf32>) -> tensor<2x6x5xf32>
+    %25 = stablehlo.broadcast_in_dim %24, dims = [1, 2, 3] : (tensor<2x6x5xf32>) -> tensor<3x2x6x5xf32>
+    %26 = stablehlo.add %23, %25 : tensor<3x2x6x5xf32>
+    %27 = stablehlo.transpose %20, dims = [0, 2, 1] : (tensor<3x6x2xf32>) -> tensor<3x2x6xf32>
+    %28 = stablehlo.broadcast_in_dim %27, dims = [0, 1, 2] : (tensor<3x2x6xf32>) -> tensor<3x2x6x5xf32>
+    %29 = stablehlo.subtract %26, %28 : tensor<3x2x6x5xf32>
     %30 = stablehlo.exponential %29 : tensor<3x2x6x5xf32>
-    %31 = stablehlo.constant dense<0x00000000> : tensor<3x2x6x5xf32>
-    %32 = stablehlo.iota dim = 2 : tensor<3x2x6x5xi32>
-    %33 = stablehlo.iota dim = 3 : tensor<3x2x6x5xi32>
-    %34 = stablehlo.constant dense<true> : tensor<3x2x6x5xi1>
-    %35 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<3xi32>) -> tensor<3x2x6x5xi32>
-    %36 = stablehlo.compare LT, %33, %35, SIGNED : (tensor<3x2x6x5xi32>, tensor<3x2x6x5xi32>) -> tensor<3x2x6x5xi1>
-    %37 = stablehlo.and %34, %36 : tensor<3x2x6x5xi1>
-    %38 = stablehlo.select %37, %30, %31 : tensor<3x2x6x5xi1>, tensor<3x2x6x5xf32>
+    %31 = stablehlo.iota dim = 2 : tensor<3x2x6x5xi32>
+    %32 = stablehlo.iota dim = 3 : tensor<3x2x6x5xi32>
+    %33 = stablehlo.constant dense<true> : tensor<3x2x6x5xi1>
+    %34 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<3xi32>) -> tensor<3x2x6x5xi32>
+    %35 = stablehlo.compare LT, %32, %34, SIGNED : (tensor<3x2x6x5xi32>, tensor<3x2x6x5xi32>) -> tensor<3x2x6x5xi1>
+    %36 = stablehlo.and %33, %35 : tensor<3x2x6x5xi1>
+    %37 = stablehlo.constant dense<0x00000000> : tensor<3x2x6x5xf32>
+    %38 = stablehlo.select %36, %30, %37 : tensor<3x2x6x5xi1>, tensor<3x2x6x5xf32>
     %39 = stablehlo.constant dense<0x00000000> : tensor<f32>
     %40 = stablehlo.reduce(%38 init: %39) applies stablehlo.add across dimensions = [3] : (tensor<3x2x6x5xf32>, tensor<f32>) -> tensor<3x2x6xf32>
     %41 = stablehlo.transpose %40, dims = [0, 2, 1] : (tensor<3x2x6xf32>) -> tensor<3x6x2xf32>

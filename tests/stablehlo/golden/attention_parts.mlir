@@ -34,33 +34,33 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %31 = stablehlo.reduce(%29 init: %30) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x258xf32>, tensor<f32>) -> tensor<1x2x3xf32>
     %32 = stablehlo.transpose %31, dims = [0, 2, 1] : (tensor<1x2x3xf32>) -> tensor<1x3x2xf32>
     %33 = stablehlo.constant dense<0xFF800000> : tensor<1x3x2xf32>
-    %34 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
-    %35 = stablehlo.compare EQ, %32, %33, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
-    %36 = stablehlo.select %35, %34, %32 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
-    %37 = stablehlo.transpose %36, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
-    %38 = stablehlo.broadcast_in_dim %37, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
-    %39 = stablehlo.broadcast_in_dim %7, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
-    %40 = stablehlo.reshape %39 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
-    %41 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
-    %42 = stablehlo.multiply %arg0, %41 : tensor<1x3x2x1xf32>
-    %43 = stablehlo.dot_general %42, %40, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
-    %44 = stablehlo.reshape %9 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
-    %45 = stablehlo.broadcast_in_dim %44, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
-    %46 = stablehlo.add %43, %45 : tensor<1x2x3x258xf32>
-    %47 = stablehlo.subtract %46, %38 : tensor<1x2x3x258xf32>
+    %34 = stablehlo.compare EQ, %32, %33, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
+    %35 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
+    %36 = stablehlo.select %34, %35, %32 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
+    %37 = stablehlo.broadcast_in_dim %7, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
+    %38 = stablehlo.reshape %37 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
+    %39 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
+    %40 = stablehlo.multiply %arg0, %39 : tensor<1x3x2x1xf32>
+    %41 = stablehlo.dot_general %40, %38, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
+    %42 = stablehlo.reshape %9 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
+    %43 = stablehlo.broadcast_in_dim %42, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
+    %44 = stablehlo.add %41, %43 : tensor<1x2x3x258xf32>
+    %45 = stablehlo.transpose %36, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
+    %46 = stablehlo.broadcast_in_dim %45, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
+    %47 = stablehlo.subtract %44, %46 : tensor<1x2x3x258xf32>
     %48 = stablehlo.exponential %47 : tensor<1x2x3x258xf32>
-    %49 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
-    %50 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
-    %51 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %52 = stablehlo.add %50, %51 : tensor<1x2x3x258xi32>
-    %53 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
-    %54 = stablehlo.broadcast_in_dim %4, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %55 = stablehlo.add %53, %54 : tensor<1x2x3x258xi32>
-    %56 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
-    %57 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
-    %58 = stablehlo.compare LT, %55, %57, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
-    %59 = stablehlo.and %56, %58 : tensor<1x2x3x258xi1>
-    %60 = stablehlo.select %59, %48, %49 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
+    %49 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
+    %50 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %51 = stablehlo.add %49, %50 : tensor<1x2x3x258xi32>
+    %52 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
+    %53 = stablehlo.broadcast_in_dim %4, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %54 = stablehlo.add %52, %53 : tensor<1x2x3x258xi32>
+    %55 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
+    %56 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
+    %57 = stablehlo.compare LT, %54, %56, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
+    %58 = stablehlo.and %55, %57 : tensor<1x2x3x258xi1>
+    %59 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
+    %60 = stablehlo.select %58, %48, %59 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
     %61 = stablehlo.broadcast_in_dim %8, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
     %62 = stablehlo.reshape %61 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
     %63 = stablehlo.dot_general %60, %62, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x258xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x1xf32>
@@ -103,33 +103,33 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %100 = stablehlo.reduce(%98 init: %99) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x258xf32>, tensor<f32>) -> tensor<1x2x3xf32>
     %101 = stablehlo.transpose %100, dims = [0, 2, 1] : (tensor<1x2x3xf32>) -> tensor<1x3x2xf32>
     %102 = stablehlo.constant dense<0xFF800000> : tensor<1x3x2xf32>
-    %103 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
-    %104 = stablehlo.compare EQ, %101, %102, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
-    %105 = stablehlo.select %104, %103, %101 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
-    %106 = stablehlo.transpose %105, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
-    %107 = stablehlo.broadcast_in_dim %106, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
-    %108 = stablehlo.broadcast_in_dim %76, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
-    %109 = stablehlo.reshape %108 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
-    %110 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
-    %111 = stablehlo.multiply %arg0, %110 : tensor<1x3x2x1xf32>
-    %112 = stablehlo.dot_general %111, %109, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
-    %113 = stablehlo.reshape %78 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
-    %114 = stablehlo.broadcast_in_dim %113, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
-    %115 = stablehlo.add %112, %114 : tensor<1x2x3x258xf32>
-    %116 = stablehlo.subtract %115, %107 : tensor<1x2x3x258xf32>
+    %103 = stablehlo.compare EQ, %101, %102, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
+    %104 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
+    %105 = stablehlo.select %103, %104, %101 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
+    %106 = stablehlo.broadcast_in_dim %76, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
+    %107 = stablehlo.reshape %106 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
+    %108 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
+    %109 = stablehlo.multiply %arg0, %108 : tensor<1x3x2x1xf32>
+    %110 = stablehlo.dot_general %109, %107, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
+    %111 = stablehlo.reshape %78 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
+    %112 = stablehlo.broadcast_in_dim %111, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
+    %113 = stablehlo.add %110, %112 : tensor<1x2x3x258xf32>
+    %114 = stablehlo.transpose %105, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
+    %115 = stablehlo.broadcast_in_dim %114, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
+    %116 = stablehlo.subtract %113, %115 : tensor<1x2x3x258xf32>
     %117 = stablehlo.exponential %116 : tensor<1x2x3x258xf32>
-    %118 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
-    %119 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
-    %120 = stablehlo.broadcast_in_dim %75, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %121 = stablehlo.add %119, %120 : tensor<1x2x3x258xi32>
-    %122 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
-    %123 = stablehlo.broadcast_in_dim %73, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %124 = stablehlo.add %122, %123 : tensor<1x2x3x258xi32>
-    %125 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
-    %126 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
-    %127 = stablehlo.compare LT, %124, %126, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
-    %128 = stablehlo.and %125, %127 : tensor<1x2x3x258xi1>
-    %129 = stablehlo.select %128, %117, %118 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
+    %118 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
+    %119 = stablehlo.broadcast_in_dim %75, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %120 = stablehlo.add %118, %119 : tensor<1x2x3x258xi32>
+    %121 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
+    %122 = stablehlo.broadcast_in_dim %73, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %123 = stablehlo.add %121, %122 : tensor<1x2x3x258xi32>
+    %124 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
+    %125 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
+    %126 = stablehlo.compare LT, %123, %125, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
+    %127 = stablehlo.and %124, %126 : tensor<1x2x3x258xi1>
+    %128 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
+    %129 = stablehlo.select %127, %117, %128 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
     %130 = stablehlo.broadcast_in_dim %77, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
     %131 = stablehlo.reshape %130 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
     %132 = stablehlo.dot_general %129, %131, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x258xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x1xf32>
@@ -172,33 +172,33 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %169 = stablehlo.reduce(%167 init: %168) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x258xf32>, tensor<f32>) -> tensor<1x2x3xf32>
     %170 = stablehlo.transpose %169, dims = [0, 2, 1] : (tensor<1x2x3xf32>) -> tensor<1x3x2xf32>
     %171 = stablehlo.constant dense<0xFF800000> : tensor<1x3x2xf32>
-    %172 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
-    %173 = stablehlo.compare EQ, %170, %171, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
-    %174 = stablehlo.select %173, %172, %170 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
-    %175 = stablehlo.transpose %174, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
-    %176 = stablehlo.broadcast_in_dim %175, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
-    %177 = stablehlo.broadcast_in_dim %145, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
-    %178 = stablehlo.reshape %177 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
-    %179 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
-    %180 = stablehlo.multiply %arg0, %179 : tensor<1x3x2x1xf32>
-    %181 = stablehlo.dot_general %180, %178, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
-    %182 = stablehlo.reshape %147 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
-    %183 = stablehlo.broadcast_in_dim %182, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
-    %184 = stablehlo.add %181, %183 : tensor<1x2x3x258xf32>
-    %185 = stablehlo.subtract %184, %176 : tensor<1x2x3x258xf32>
+    %172 = stablehlo.compare EQ, %170, %171, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
+    %173 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
+    %174 = stablehlo.select %172, %173, %170 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
+    %175 = stablehlo.broadcast_in_dim %145, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
+    %176 = stablehlo.reshape %175 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
+    %177 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
+    %178 = stablehlo.multiply %arg0, %177 : tensor<1x3x2x1xf32>
+    %179 = stablehlo.dot_general %178, %176, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
+    %180 = stablehlo.reshape %147 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
+    %181 = stablehlo.broadcast_in_dim %180, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
+    %182 = stablehlo.add %179, %181 : tensor<1x2x3x258xf32>
+    %183 = stablehlo.transpose %174, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
+    %184 = stablehlo.broadcast_in_dim %183, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
+    %185 = stablehlo.subtract %182, %184 : tensor<1x2x3x258xf32>
     %186 = stablehlo.exponential %185 : tensor<1x2x3x258xf32>
-    %187 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
-    %188 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
-    %189 = stablehlo.broadcast_in_dim %144, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %190 = stablehlo.add %188, %189 : tensor<1x2x3x258xi32>
-    %191 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
-    %192 = stablehlo.broadcast_in_dim %142, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %193 = stablehlo.add %191, %192 : tensor<1x2x3x258xi32>
-    %194 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
-    %195 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
-    %196 = stablehlo.compare LT, %193, %195, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
-    %197 = stablehlo.and %194, %196 : tensor<1x2x3x258xi1>
-    %198 = stablehlo.select %197, %186, %187 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
+    %187 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
+    %188 = stablehlo.broadcast_in_dim %144, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %189 = stablehlo.add %187, %188 : tensor<1x2x3x258xi32>
+    %190 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
+    %191 = stablehlo.broadcast_in_dim %142, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %192 = stablehlo.add %190, %191 : tensor<1x2x3x258xi32>
+    %193 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
+    %194 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
+    %195 = stablehlo.compare LT, %192, %194, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
+    %196 = stablehlo.and %193, %195 : tensor<1x2x3x258xi1>
+    %197 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
+    %198 = stablehlo.select %196, %186, %197 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
     %199 = stablehlo.broadcast_in_dim %146, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
     %200 = stablehlo.reshape %199 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
     %201 = stablehlo.dot_general %198, %200, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x258xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x1xf32>
@@ -241,33 +241,33 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %238 = stablehlo.reduce(%236 init: %237) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x258xf32>, tensor<f32>) -> tensor<1x2x3xf32>
     %239 = stablehlo.transpose %238, dims = [0, 2, 1] : (tensor<1x2x3xf32>) -> tensor<1x3x2xf32>
     %240 = stablehlo.constant dense<0xFF800000> : tensor<1x3x2xf32>
-    %241 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
-    %242 = stablehlo.compare EQ, %239, %240, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
-    %243 = stablehlo.select %242, %241, %239 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
-    %244 = stablehlo.transpose %243, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
-    %245 = stablehlo.broadcast_in_dim %244, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
-    %246 = stablehlo.broadcast_in_dim %214, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
-    %247 = stablehlo.reshape %246 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
-    %248 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
-    %249 = stablehlo.multiply %arg0, %248 : tensor<1x3x2x1xf32>
-    %250 = stablehlo.dot_general %249, %247, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
-    %251 = stablehlo.reshape %216 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
-    %252 = stablehlo.broadcast_in_dim %251, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
-    %253 = stablehlo.add %250, %252 : tensor<1x2x3x258xf32>
-    %254 = stablehlo.subtract %253, %245 : tensor<1x2x3x258xf32>
+    %241 = stablehlo.compare EQ, %239, %240, FLOAT : (tensor<1x3x2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xi1>
+    %242 = stablehlo.constant dense<0x00000000> : tensor<1x3x2xf32>
+    %243 = stablehlo.select %241, %242, %239 : tensor<1x3x2xi1>, tensor<1x3x2xf32>
+    %244 = stablehlo.broadcast_in_dim %214, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
+    %245 = stablehlo.reshape %244 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
+    %246 = stablehlo.constant dense<0x3F000000> : tensor<1x3x2x1xf32>
+    %247 = stablehlo.multiply %arg0, %246 : tensor<1x3x2x1xf32>
+    %248 = stablehlo.dot_general %247, %245, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x3x2x1xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x258xf32>
+    %249 = stablehlo.reshape %216 : (tensor<1x1x1x258xf32>) -> tensor<1x258xf32>
+    %250 = stablehlo.broadcast_in_dim %249, dims = [0, 3] : (tensor<1x258xf32>) -> tensor<1x2x3x258xf32>
+    %251 = stablehlo.add %248, %250 : tensor<1x2x3x258xf32>
+    %252 = stablehlo.transpose %243, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
+    %253 = stablehlo.broadcast_in_dim %252, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x258xf32>
+    %254 = stablehlo.subtract %251, %253 : tensor<1x2x3x258xf32>
     %255 = stablehlo.exponential %254 : tensor<1x2x3x258xf32>
-    %256 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
-    %257 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
-    %258 = stablehlo.broadcast_in_dim %213, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %259 = stablehlo.add %257, %258 : tensor<1x2x3x258xi32>
-    %260 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
-    %261 = stablehlo.broadcast_in_dim %211, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
-    %262 = stablehlo.add %260, %261 : tensor<1x2x3x258xi32>
-    %263 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
-    %264 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
-    %265 = stablehlo.compare LT, %262, %264, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
-    %266 = stablehlo.and %263, %265 : tensor<1x2x3x258xi1>
-    %267 = stablehlo.select %266, %255, %256 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
+    %256 = stablehlo.iota dim = 2 : tensor<1x2x3x258xi32>
+    %257 = stablehlo.broadcast_in_dim %213, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %258 = stablehlo.add %256, %257 : tensor<1x2x3x258xi32>
+    %259 = stablehlo.iota dim = 3 : tensor<1x2x3x258xi32>
+    %260 = stablehlo.broadcast_in_dim %211, dims = [] : (tensor<i32>) -> tensor<1x2x3x258xi32>
+    %261 = stablehlo.add %259, %260 : tensor<1x2x3x258xi32>
+    %262 = stablehlo.constant dense<true> : tensor<1x2x3x258xi1>
+    %263 = stablehlo.broadcast_in_dim %arg4, dims = [0] : (tensor<1xi32>) -> tensor<1x2x3x258xi32>
+    %264 = stablehlo.compare LT, %261, %263, SIGNED : (tensor<1x2x3x258xi32>, tensor<1x2x3x258xi32>) -> tensor<1x2x3x258xi1>
+    %265 = stablehlo.and %262, %264 : tensor<1x2x3x258xi1>
+    %266 = stablehlo.constant dense<0x00000000> : tensor<1x2x3x258xf32>
+    %267 = stablehlo.select %265, %255, %266 : tensor<1x2x3x258xi1>, tensor<1x2x3x258xf32>
     %268 = stablehlo.broadcast_in_dim %215, dims = [0, 1, 2, 4] : (tensor<1x258x1x1xf32>) -> tensor<1x258x1x2x1xf32>
     %269 = stablehlo.reshape %268 : (tensor<1x258x1x2x1xf32>) -> tensor<1x258x2x1xf32>
     %270 = stablehlo.dot_general %267, %269, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x258xf32>, tensor<1x258x2x1xf32>) -> tensor<1x2x3x1xf32>

@@ -15,9 +15,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %12 = stablehlo.reduce(%10 init: %11) applies stablehlo.minimum across dimensions = [0] : (tensor<4x4xi32>, tensor<i32>) -> tensor<4xi32>
     %13 = stablehlo.broadcast_in_dim %12, dims = [1] : (tensor<4xi32>) -> tensor<4x4xi32>
     %14 = stablehlo.compare EQ, %8, %13, SIGNED : (tensor<4x4xi32>, tensor<4x4xi32>) -> tensor<4x4xi1>
-    %15 = stablehlo.constant dense<0x00000000> : tensor<4x4xf32>
-    %16 = stablehlo.sign %0#0 : tensor<4x4xf32>
-    %17 = stablehlo.select %14, %16, %15 : tensor<4x4xi1>, tensor<4x4xf32>
+    %15 = stablehlo.sign %0#0 : tensor<4x4xf32>
+    %16 = stablehlo.constant dense<0x00000000> : tensor<4x4xf32>
+    %17 = stablehlo.select %14, %15, %16 : tensor<4x4xi1>, tensor<4x4xf32>
     %18 = stablehlo.constant dense<0x00000000> : tensor<f32>
     %19 = stablehlo.reduce(%17 init: %18) applies stablehlo.add across dimensions = [0] : (tensor<4x4xf32>, tensor<f32>) -> tensor<4xf32>
     %20 = stablehlo.broadcast_in_dim %19, dims = [1] : (tensor<4xf32>) -> tensor<4x4xf32>
