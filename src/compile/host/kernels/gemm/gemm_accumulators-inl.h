@@ -94,26 +94,38 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
+// The compiler leaves what follows behind the sum. clang would load the elements of A for several
+// steps first and spill accumulators; with AVX-512 g++ 12 would mix steps, so that sums wait for
+// each other.
+template <class V>
+HWY_INLINE void keep_order([[maybe_unused]] V& sum) {
+#if HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && HWY_COMPILER_CLANG)
+  asm volatile("" : "+v"(sum.raw));
+#endif
+}
+
 // The operation of a step with one term of f32 or f64.
 struct FusedProduct {
   using Element = float;  // of operands that are read by table
 
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
-    return fused_mul_add(a, b, c);
+    V sum = fused_mul_add(a, b, c);
+    keep_order(sum);
+    return sum;
   }
   // The same with one element for all lanes, where it is used once. With an instruction of its own
   // to broadcast it, a Zen 4 reaches three quarters of its peak.
   template <class V, class T>
   static HWY_INLINE V add_of_one(const T* a, V b, V c) {
-#if HWY_TARGET == HWY_AVX3 && HWY_COMPILER_GCC_ACTUAL
+#if HWY_TARGET == HWY_AVX3
     constexpr std::size_t kSize = sizeof(c.raw) / sizeof(T);
     if constexpr (kSize == 16) {
-      asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+      asm volatile("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
     } else if constexpr (sizeof(T) == 8) {
-      asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+      asm volatile("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
     } else {
-      asm("vfmadd231ps %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
+      asm volatile("vfmadd231ps %2%{1to8%}, %1, %0" : "+v"(c.raw) : "v"(b.raw), "m"(*a));
     }
     return c;
 #else
@@ -209,8 +221,15 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
     if constexpr (kVecs == 1 && requires { Product::add_of_one(a.at(0), b[0], v[0]); }) {
       ((v[i] = Product::add_of_one(a.at(i), b[0], v[i])), ...);
     } else {
-      ((v[i] = Product::add(hn::Set(D(), word_at(a.at(i / kVecs))), b[i % kVecs], v[i])), ...);
+      V x = b[0];
+      ((x = element_of<i>(a, x), v[i] = Product::add(x, b[i % kVecs], v[i])), ...);
     }
+  }
+  // The element of A that meets accumulator n: that of the one before it if the row is the same.
+  template <int n, class Column>
+  static HWY_INLINE V element_of(const Column& a, V before) {
+    if constexpr (n % kVecs != 0) return before;
+    return hn::Set(D(), word_at(a.at(n / kVecs)));
   }
   // The same with a vector of A for each vector of B.
   template <class Product, class Column>

@@ -21,16 +21,21 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Stores columns that are not adjacent in C.
+// Stores a tile whose columns are not adjacent in C.
 template <int kRows, class Width>
-HWY_NOINLINE void scatter_result(const Accumulators<kRows, Width>& acc, const LaneTable& lanes,
-                                 const Place& at) {
-  HWY_ALIGN float node[count(kNodeSize<kRows, Width>)];
-  acc.store(node);
+HWY_NOINLINE void scatter_node(const float* node, const LaneTable& lanes, const Place& at) {
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < at.cols; ++j)
       at.c[at.c_rows[r] + lanes.c[count(j)]] = node[r * Width::kCols + j];
   }
+}
+
+template <int kRows, class Width>
+HWY_INLINE void scatter_result(const Accumulators<kRows, Width>& acc, const LaneTable& lanes,
+                               const Place& at) {
+  HWY_ALIGN float node[count(kNodeSize<kRows, Width>)];
+  acc.store(node);
+  scatter_node<kRows, Width>(node, lanes, at);
 }
 
 template <bool kIsWhole, int kRows, class Width>

@@ -173,6 +173,7 @@ class LaneLoads {
   HWY_INLINE explicit LaneLoads(const LaneTable& table) : table_(table) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     for (std::size_t j = 0; j < kVecs; ++j) {
+      base_[j] = table.base[j];
       masks_[j] = hn::FirstN(DTile(), static_cast<std::size_t>(table.span[j]));
       indices_[j] = hn::SetTableIndices(DTile(), table.index[j].data());
     }
@@ -181,11 +182,11 @@ class LaneLoads {
   /// Vector `j`, for the row that begins at `row`.
   HWY_INLINE typename Width::V load(const float* row, std::size_t j) const {
     const DTile d;
-    const float* from = row + table_.base[j];
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     // On these targets masked loads do not touch memory beyond the elements.
-    return hn::TableLookupLanes(hn::MaskedLoad(masks_[j], d, from), indices_[j]);
+    return hn::TableLookupLanes(hn::MaskedLoad(masks_[j], d, row + base_[j]), indices_[j]);
 #else
+    const float* from = row + table_.base[j];
     HWY_ALIGN float some[count(Width::kLanes)];
     for (std::size_t i = 0; i < count(Width::kLanes); ++i) some[i] = from[table_.index[j][i]];
     return hn::Load(d, some);
@@ -196,9 +197,10 @@ class LaneLoads {
   using DTile = typename Width::D;
   static constexpr std::size_t kVecs = count(Width::kVecs);
 
-  const LaneTable& table_;
+  [[maybe_unused]] const LaneTable& table_;
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   using Indices = decltype(hn::SetTableIndices(DTile(), static_cast<std::int32_t*>(nullptr)));
+  std::int64_t base_[kVecs];
   hn::Mask<DTile> masks_[kVecs];
   Indices indices_[kVecs];
 #endif
