@@ -24,12 +24,12 @@ bool may_be_in_number(char c) {
 }  // namespace
 
 std::from_chars_result detail::read_with_strtod(const char* begin, const char* end, double& value) {
-  static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
   const std::string text(begin, std::find_if_not(begin, end, may_be_in_number));
   if (text.starts_with('+')) return {begin, std::errc::invalid_argument};
   errno = 0;
   char* stop = nullptr;
-  const double found = strtod_l(text.c_str(), &stop, kPlain);
+  const double found = strtod_l(text.c_str(), &stop, plain);
   const auto length = stop - text.c_str();
   if (length == 0) return {begin, std::errc::invalid_argument};
   if (errno == ERANGE && (found == 0 || std::isinf(found)))
