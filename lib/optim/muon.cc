@@ -34,12 +34,8 @@ class Muon final : public Optimizer::Rule {
   std::vector<Optimizer::Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}}; }
   Array update(const Optimizer::Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
-    mu = without_subnormal(gradient * (1.0 - o_.beta) + mu * o_.beta);
-    Array mu_hat = mu / bias_correction(o_.beta, o_.nesterov ? leaf.count + 1.0 : leaf.count);
-    if (o_.nesterov) {
-      const Array now = gradient / bias_correction(o_.beta, leaf.count);
-      mu_hat = mu_hat * o_.beta + now * (1.0 - o_.beta);
-    }
+    mu = moving_average(mu, gradient, o_.beta);
+    const Array mu_hat = corrected_momentum(mu, gradient, o_.beta, o_.nesterov, leaf.count);
     return orthogonal(mu_hat, o_) * size_factor(gradient);
   }
   std::string key() const override {

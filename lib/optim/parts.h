@@ -33,6 +33,13 @@ std::string text(double value);
 /// The factor 1 - decay^count that corrects a moving average for starting at zero, f32[].
 Array bias_correction(double decay, const Array& count);
 
+/// now * (1 - decay) + old * decay, without subnormal numbers.
+Array moving_average(const Array& old, const Array& now, double decay);
+/// A moving average of gradients, corrected for its start at zero; with `nesterov` as it will be
+/// after one more step with this gradient. `count`: the number of this update, f32[].
+Array corrected_momentum(const Array& mu, const Array& gradient, double decay, bool nesterov,
+                         const Array& count);
+
 /// Numbers below the least normal one become 0, as with XLA on CPUs. A moving average that no
 /// gradient reaches any more would stay subnormal for ever, since 0.9 times the least number is
 /// rounded to that number, and processors take many times as long for such numbers.

@@ -11,6 +11,8 @@ namespace tessera::optim {
 namespace {
 
 using detail::bias_correction;
+using detail::corrected_momentum;
+using detail::moving_average;
 using detail::text;
 using detail::without_subnormal;
 using Leaf = Optimizer::Leaf;
@@ -24,13 +26,9 @@ class Adam final : public Optimizer::Rule {
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
     Array& nu = leaf.slots[1];
-    mu = without_subnormal(gradient * (1.0 - o_.b1) + mu * o_.b1);
-    nu = without_subnormal(square(gradient) * (1.0 - o_.b2) + nu * o_.b2);
-    Array mu_hat = mu / bias_correction(o_.b1, o_.nesterov ? leaf.count + 1.0 : leaf.count);
-    if (o_.nesterov) {
-      const Array now = gradient / bias_correction(o_.b1, leaf.count);
-      mu_hat = mu_hat * o_.b1 + now * (1.0 - o_.b1);
-    }
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = moving_average(nu, square(gradient), o_.b2);
+    const Array mu_hat = corrected_momentum(mu, gradient, o_.b1, o_.nesterov, leaf.count);
     Array nu_hat = nu / bias_correction(o_.b2, leaf.count);
     if (o_.epsilon_root != 0.0) nu_hat = nu_hat + o_.epsilon_root;
     return mu_hat / (sqrt(nu_hat) + o_.epsilon);
@@ -51,7 +49,7 @@ class Lion final : public Optimizer::Rule {
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
     const Array old = mu;
-    mu = without_subnormal(gradient * (1.0 - b2_) + old * b2_);
+    mu = moving_average(old, gradient, b2_);
     return sign(gradient * (1.0 - b1_) + old * b1_);
   }
   std::string key() const override { return "lion " + text(b1_) + " " + text(b2_); }
@@ -84,7 +82,7 @@ class Ema final : public Optimizer::Rule {
   std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"ema"}}; }
   Array update(const Leaf& leaf, const Array& update) const override {
     Array& mean = leaf.slots[0];
-    mean = without_subnormal(update * (1.0 - decay_) + mean * decay_);
+    mean = moving_average(mean, update, decay_);
     return mean;
   }
   std::string key() const override { return "ema " + text(decay_); }
@@ -208,6 +206,18 @@ Array without_subnormal(const Array& x) {
   const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::min()
                                                : std::numeric_limits<float>::min();
   return where(abs(x) < least, 0.0, x);
+}
+
+Array moving_average(const Array& old, const Array& now, double decay) {
+  return without_subnormal(now * (1.0 - decay) + old * decay);
+}
+
+Array corrected_momentum(const Array& mu, const Array& gradient, double decay, bool nesterov,
+                         const Array& count) {
+  Array mu_hat = mu / bias_correction(decay, nesterov ? count + 1.0 : count);
+  if (!nesterov) return mu_hat;
+  const Array now = gradient / bias_correction(decay, count);
+  return mu_hat * decay + now * (1.0 - decay);
 }
 
 std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& step_size) {

@@ -15,12 +15,6 @@ namespace tessera::cli {
 
 namespace {
 
-bool read_number(const std::string& text, std::int64_t& value) {
-  const char* end = text.data() + text.size();
-  const auto [reached, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && reached == end;
-}
-
 [[noreturn]] void bad_value(const std::string& name, const std::string& found,
                             const std::string& wanted, const std::string& example) {
   throw UserError({.what = name + ": the value is not valid",
@@ -30,6 +24,12 @@ bool read_number(const std::string& text, std::int64_t& value) {
 }
 
 }  // namespace
+
+bool read_number(const std::string& text, std::int64_t& value) {
+  const char* end = text.data() + text.size();
+  const auto [reached, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && reached == end;
+}
 
 bool read_number(const std::string& text, double& value) {
   // strtod would also take blanks, hexadecimal digits and infinity.

@@ -93,6 +93,7 @@ Option* add_path(Command& command, std::string& value, const std::string& name,
                  const std::string& text, const std::string& example);
 
 /// Parses a number that is the whole text; otherwise returns false.
+bool read_number(const std::string& text, std::int64_t& value);
 bool read_number(const std::string& text, double& value);
 
 /// A flag for a number above `least` (from `least` on with `has_least`) and below `end`. Others

@@ -1,12 +1,12 @@
 // `tessera reshard`: shows the collectives that change the sharding of an array.
 
-#include <charconv>
 #include <cstdio>
 #include <memory>
 
 #include <tessera/engine.h>
 
 #include "commands.h"
+#include "flags.h"
 #include "report.h"
 #include "tools/cli/streams.h"
 
@@ -42,9 +42,7 @@ Shape shape_of(const std::string& text) {
   std::int64_t most = std::int64_t{1} << 40;
   for (const std::string& part : parts_of(text, ',')) {
     std::int64_t size = 0;
-    const char* end = part.data() + part.size();
-    const auto [reached, error] = std::from_chars(part.data(), end, size);
-    if (error != std::errc() || reached != end || size < 1 || size > most) {
+    if (!read_number(part, size) || size < 1 || size > most) {
       throw UserError({.what = "--shape: the value is not valid",
                        .found = text.empty() ? "an empty string" : text,
                        .wanted = "sizes of at least 1 and at most 2^40 elements, separated by "

@@ -122,15 +122,7 @@ std::int64_t axis_size(const CollectiveAxes& axes, std::source_location where) {
 Array axis_index(const CollectiveAxes& axes, std::source_location where) {
   return public_op(where, [&] {
     const std::vector<NamedAxis> over = mapped("axis_index", axes);
-    return emit({}, [&](Builder& b, const Ids&) {
-      ValueId index = ops::axis_index(b, over[0]);
-      for (std::size_t i = 1; i < over.size(); ++i) {
-        const ValueId size = ops::scalar(b, static_cast<double>(over[i].size), DType::i32);
-        index = ops::mul(b, index, size);
-        index = ops::add(b, index, ops::axis_index(b, over[i]));
-      }
-      return index;
-    });
+    return emit({}, [&](Builder& b, const Ids&) { return ops::axis_index(b, over); });
   });
 }
 

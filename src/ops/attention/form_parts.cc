@@ -149,11 +149,6 @@ struct PartialValues {
   }
 };
 
-ValueId finite_or_zero(Builder& b, ValueId m) {
-  const ValueId is_none = compare(b, "eq", m, full_like(b, negative_infinity(), m));
-  return select(b, is_none, full_like(b, 0.0, m), m);
-}
-
 using EmitPartials = std::vector<ValueId> (*)(Builder&, const std::vector<ValueId>&);
 
 hlo::Values partials_written(hlo::FormContext& c, EmitPartials emit) {

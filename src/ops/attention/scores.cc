@@ -5,6 +5,12 @@
 
 namespace tessera::ops {
 
+ValueId finite_or_zero(Builder& b, ValueId maximum) {
+  const ValueId none = full_like(b, -std::numeric_limits<double>::infinity(), maximum);
+  const ValueId is_none = compare(b, "eq", maximum, none);
+  return select(b, is_none, full_like(b, 0.0, maximum), maximum);
+}
+
 AttentionScores::AttentionScores(Builder& b, const Attributes& attributes, Operands operands)
     : b_(b),
       attributes_(attributes),
@@ -92,9 +98,7 @@ ValueId AttentionScores::scores() const {
 }
 
 ValueId AttentionScores::shares(ValueId base) const {
-  const ValueId none = full_like(b_, -std::numeric_limits<double>::infinity(), base);
-  const ValueId is_none = compare(b_, "eq", base, none);
-  const ValueId finite = select(b_, is_none, full_like(b_, 0.0, base), base);
+  const ValueId finite = finite_or_zero(b_, base);
   const ValueId all = scores();
   const ValueId p = exp(b_, sub(b_, all, of_queries(finite)));
   const ValueId seen = is_seen();

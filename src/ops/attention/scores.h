@@ -7,6 +7,9 @@
 
 namespace tessera::ops {
 
+/// Minus infinity, the maximum of no scores, becomes 0.
+ValueId finite_or_zero(Builder& b, ValueId maximum);
+
 /// Emits parts of attention. Arrays of scores have the dimensions [batch.., H, T, S], arrays of
 /// features [batch.., T or S, H, D]. All are in the dtype of sums.
 class AttentionScores {

@@ -248,6 +248,17 @@ ValueId axis_index(Builder& b, const NamedAxis& axis) {
   return b.emit("axis_index", attributes_of(axis), {});
 }
 
+ValueId axis_index(Builder& b, const std::vector<NamedAxis>& axes) {
+  if (axes.empty()) return scalar(b, 0, DType::i32);
+  ValueId index = axis_index(b, axes[0]);
+  for (std::size_t i = 1; i < axes.size(); ++i) {
+    const ValueId size = scalar(b, static_cast<double>(axes[i].size), DType::i32);
+    index = mul(b, index, size);
+    index = add(b, index, axis_index(b, axes[i]));
+  }
+  return index;
+}
+
 ValueId axis_gather(Builder& b, ValueId x, const NamedAxis& axis) {
   return b.emit("axis_gather", attributes_of(axis), {x});
 }

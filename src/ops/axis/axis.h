@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/builder.h"
 
@@ -25,6 +26,8 @@ struct BatchAxis {
 
 /// The index of this element: i32[].
 ir::ValueId axis_index(ir::Builder& b, const NamedAxis& axis);
+/// The same over several axes, the last one fastest; 0 without axes.
+ir::ValueId axis_index(ir::Builder& b, const std::vector<NamedAxis>& axes);
 /// The values of all elements, stacked along a new dimension 0. Every element gets the same result.
 ir::ValueId axis_gather(ir::Builder& b, ir::ValueId x, const NamedAxis& axis);
 /// Slice j along dimension 0 goes to element j. Slice i of the result comes from element i.

@@ -136,8 +136,7 @@ std::vector<ValueId> update_batch(BatchContext& c) {
     const ValueId places = sub(b, rows, broadcast_in_dim(b, starts, {0}, lines));
     const ValueId zero = full_like(b, 0.0, places);
     const ValueId last = full_like(b, static_cast<double>(part[dim] - 1), places);
-    const ValueId is_behind = compare(b, "ge", places, zero);
-    const ValueId hits = bitwise_and(b, is_behind, compare(b, "le", places, last));
+    const ValueId hits = in_range(b, places, part[dim]);
     const auto batched_dim = static_cast<std::int64_t>(dim) + 1;
     is_inside = bitwise_and(b, is_inside,
                             broadcast_in_dim(b, hits, {0, batched_dim}, with_batch(shape, c.size)));

@@ -171,16 +171,6 @@ ValueId gathered(ir::Builder& b, ValueId x, const Axes& axes) {
   return ops::reshape(b, x, std::move(shape));
 }
 
-ValueId index_along(ir::Builder& b, const Axes& axes) {
-  ValueId index = ops::scalar(b, 0, DType::i32);
-  for (const ops::NamedAxis& axis : axes) {
-    const ValueId size = ops::scalar(b, static_cast<double>(axis.size), DType::i32);
-    index = ops::mul(b, index, size);
-    index = ops::add(b, index, ops::axis_index(b, axis));
-  }
-  return index;
-}
-
 /// A number per device along the axes.
 ValueId number_of(ir::Builder& b, ValueId index, const Ints& numbers) {
   ValueId result = ops::scalar(b, static_cast<double>(numbers[0]), DType::i32);
@@ -238,7 +228,7 @@ ValueId gathered_in(Context& c, ValueId x, const Groups& groups) {
   ir::Builder& b = c.b();
   const ValueId all = gathered(b, x, groups.axes);
   if (groups.members.empty()) return all;
-  const ValueId index = index_along(b, groups.axes);
+  const ValueId index = ops::axis_index(b, groups.axes);
   Values rows;
   for (std::int64_t i = 0; i < groups.size; ++i) {
     Ints column;
@@ -306,7 +296,7 @@ ValueId exchanged(Context& c, ValueId parts, const Groups& groups, bool is_pinne
     Shape sizes = c.type(all).shape;
     sizes[1] = 1;
     Values starts(sizes.size(), ops::scalar(b, 0, DType::i32));
-    starts[1] = number_of(b, index_along(b, axes), groups.places);
+    starts[1] = number_of(b, ops::axis_index(b, axes), groups.places);
     return ops::reshape(b, ops::dynamic_slice(b, all, starts, sizes), shape);
   }
   // One axis after the other, each of which is moved to the front in turn.
@@ -407,7 +397,7 @@ Values collective_permute(Context& c) {
   ir::Builder& b = c.b();
   const Route route = route_of(c);
   if (route.axes.empty()) return {c.operand(0)};
-  const ValueId index = index_along(b, route.axes);
+  const ValueId index = ops::axis_index(b, route.axes);
   const ValueId source = number_of(b, index, route.sources);
   const Ints permutation = permutation_of(route.sources);
   ValueId moved = c.operand(0);

@@ -124,14 +124,12 @@ class RowNumbers {
     const auto at = static_cast<std::int64_t>(place_of(in_.named, dim));
     ValueId start = ops::reshape(b_, element(last, at), in_.lead);
     const std::int64_t highest = size(dim) - window(dim);
-    const Type type{DType::i32, in_.lead};
-    const ValueId low = ops::full(b_, 0, type);
-    const ValueId high = ops::full(b_, static_cast<double>(highest), type);
     if (in_.is_clamped) {
-      start = ops::clamp(b_, low, start, high);
+      const Type type{DType::i32, in_.lead};
+      const ValueId low = ops::full(b_, 0, type);
+      start = ops::clamp(b_, low, start, ops::full(b_, static_cast<double>(highest), type));
     } else {
-      const ValueId is_above = ops::compare(b_, "ge", start, low);
-      const ValueId inside = ops::bitwise_and(b_, is_above, ops::compare(b_, "le", start, high));
+      const ValueId inside = ops::in_range(b_, start, highest + 1);
       valid_ = valid_ ? ops::bitwise_and(b_, *valid_, inside) : inside;
     }
     start = spread(start);

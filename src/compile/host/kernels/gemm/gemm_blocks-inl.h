@@ -142,11 +142,9 @@ class BlockTiles {
   // operands and nodes need, so they wait in L2.
   HWY_INLINE void ask_for_rows() {
     for (const int end = std::min(asked_ + rows_per_block_, args_.rows); asked_ < end; ++asked_) {
-#if defined(__GNUC__)
       const float* row = at_.c + at_.c_rows[asked_];
       prefetch_to_l2(row);
       if (kWide == 2) prefetch_to_l2(row + kRegisterRows);
-#endif
     }
   }
 
