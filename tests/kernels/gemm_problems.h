@@ -193,4 +193,28 @@ inline Case make_groups(Random& random, std::int64_t k) {
   return out;
 }
 
+// Lines of images: long sums, and rows, whose offsets repeat, so that plans keep few of them.
+inline Case make_images(Random& random, bool has_long_sums, std::int64_t others,
+                        std::int64_t columns) {
+  const std::int64_t height = random.integer(1, 40), width = random.integer(1, 60);
+  const std::int64_t fewest = has_long_sums ? 66000 : 16384;
+  const std::int64_t images = fewest / (height * width) + random.integer(1, 3);
+  const std::int64_t many = images * height * width;
+  const std::int64_t m = has_long_sums ? others : many, k = has_long_sums ? many : others;
+  Case c = make_case(random, 1, m, columns, k, even_leaves(k, random.integer(1, 9)), false);
+  const std::int64_t line = (width + random.integer(0, 2)) * others;
+  const std::int64_t image = (height + random.integer(0, 1)) * line;
+  std::vector<std::int64_t> pixels;
+  for (std::int64_t i = 0; i < many; ++i) {
+    const std::int64_t y = i / width % height;
+    pixels.push_back(i / (height * width) * image + y * line + i % width * others);
+  }
+  if (random.integer(0, 2) == 0) ++pixels[at(random.integer(0, many - 1))];
+  GemmProblem& p = c.problem;
+  p.a.outer = has_long_sums ? steps(m, 1) : pixels;
+  p.a.k = has_long_sums ? pixels : steps(k, 1);
+  c.a = random.values(images * image + others + 1, false);
+  return c;
+}
+
 }  // namespace tessera::kernels::problems

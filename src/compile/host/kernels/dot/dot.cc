@@ -57,12 +57,18 @@ std::int64_t size_of(const std::vector<std::int64_t>& table) {
 DotPlan::DotPlan(GemmProblem problem, DType dtype, int num_workers)
     : problem_(std::move(problem)),
       dtype_(dtype),
-      tree_(gemm::make_tree_program(problem_.leaf_ends, 1, dot::kBlockTerms, 1, false)) {
+      tree_(gemm::make_tree_program(problem_.leaf_ends, 1, dot::kBlockTerms, 1, false)),
+      terms_(size_of(problem_.a.k)),
+      steps_({.leaf_ends = {},
+              .missing = {},
+              .a_k = std::move(problem_.a.k),
+              .b_k = std::move(problem_.b.k)}) {
+  gemm::share_steps(1, tree_.chunks, steps_);
   const std::int64_t rows = size_of(problem_.a.outer), columns = size_of(problem_.b.outer);
   const std::int64_t batches = size_of(problem_.c_batch);
   row_units_ = batches * gemm::ceil_div(rows, kUnitRows);
   column_units_ = gemm::ceil_div(columns, kUnitColumns);
-  const std::int64_t terms = batches * rows * columns * size_of(problem_.a.k);
+  const std::int64_t terms = batches * rows * columns * terms_;
   const std::int64_t most =
       std::min(row_units_ * column_units_,
                std::max<std::int64_t>(batches * rows * columns / kMinPartSums, num_workers));
@@ -87,12 +93,12 @@ void DotPlan::cut(int parts, std::int64_t batches) {
 std::int64_t DotPlan::flops() const {
   if (dtype_ != DType::f64) return 0;
   return 2 * size_of(problem_.c_batch) * size_of(problem_.a.outer) * size_of(problem_.b.outer) *
-         size_of(problem_.a.k);
+         terms_;
 }
 
 std::int64_t DotPlan::scratch_bytes() const {
   const dot::ScratchSizes sizes(tree_, size_of(problem_.a.outer), size_of(problem_.b.outer),
-                                size_of(problem_.a.k));
+                                terms_);
   return sizes.all() * static_cast<std::int64_t>(size_bytes(dtype_));
 }
 
@@ -112,6 +118,8 @@ void DotPlan::run(const std::byte* a, const std::byte* b, std::byte* c, int part
     HWY_DYNAMIC_DISPATCH(run_block)
     ({.problem = &problem_,
       .tree = &tree_,
+      .steps = &steps_,
+      .terms = terms_,
       .a = a + problem_.a.batch[i] * bytes,
       .b = b + problem_.b.batch[i] * bytes,
       .c = c + problem_.c_batch[i] * bytes,

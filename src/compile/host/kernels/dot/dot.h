@@ -8,6 +8,7 @@
 
 #include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
 
@@ -29,9 +30,11 @@ class DotPlan {
  private:
   void cut(int parts, std::int64_t batches);
 
-  GemmProblem problem_;
+  GemmProblem problem_;  // without the offsets of the terms
   DType dtype_;
   gemm::TreeProgram tree_;
+  std::int64_t terms_;      // of a sum
+  gemm::Steps steps_;       // of one term each
   std::int64_t row_units_;  // groups of rows, of all batches
   std::int64_t column_units_;
   int row_parts_ = 1;

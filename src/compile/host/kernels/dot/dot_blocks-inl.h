@@ -135,8 +135,7 @@ template <class T, int kRows, int kVecs>
 class Blocks {
  public:
   explicit Blocks(const BlockArgs& args) : args_(args), p_(*args.problem), tree_(*args.tree) {
-    const ScratchSizes sizes(tree_, args.rows.size(), args.columns.size(),
-                             static_cast<std::int64_t>(p_.a.k.size()));
+    const ScratchSizes sizes(tree_, args.rows.size(), args.columns.size(), args.terms);
     packed_a_ = static_cast<T*>(args.scratch);
     packed_b_ = packed_a_ + sizes.a;
     stack_ = packed_b_ + sizes.b;
@@ -166,10 +165,9 @@ class Blocks {
       for (std::int64_t i = rows.begin; i < rows.end; i += kRows) {
         const Tile<T> tile = {
             .a = packed_a_ + (i - rows.begin) * terms,
-            .b = j < packed_from
-                     ? static_cast<const T*>(args_.b) + p_.b.outer[static_cast<std::size_t>(j)]
-                     : packed_b_ + (j - columns.begin) * terms,
-            .b_k = p_.b.k.data() + chunk.k_begin,
+            .b = j < packed_from ? b_of(chunk) + p_.b.outer[static_cast<std::size_t>(j)]
+                                 : packed_b_ + (j - columns.begin) * terms,
+            .b_k = args_.steps->b_k.data() + chunk.table,
             .stack = stack_,
             .slots = slots,
             .c = static_cast<T*>(args_.c) + j,
@@ -188,19 +186,20 @@ class Blocks {
     }
   }
 
-  // The rows of A or the columns of B, for one chunk.
-  static PackArgs<T> pack_args(const GemmOperand& operand, const void* from, const Range& lanes,
-                               const gemm::Chunk& chunk, T* to) {
-    return {.from = static_cast<const T*>(from),
-            .outer = operand.outer.data() + lanes.begin,
-            .lanes = lanes.size(),
-            .k = operand.k.data() + chunk.k_begin,
-            .terms = chunk.k_end - chunk.k_begin,
-            .to = to};
+  const T* a_of(const gemm::Chunk& chunk) const {
+    return static_cast<const T*>(args_.a) + chunk.a_from;
+  }
+  const T* b_of(const gemm::Chunk& chunk) const {
+    return static_cast<const T*>(args_.b) + chunk.b_from;
   }
 
   void pack_a(const gemm::Chunk& chunk, const Range& rows) const {
-    const PackArgs<T> args = pack_args(p_.a, args_.a, rows, chunk, packed_a_);
+    const PackArgs<T> args = {.from = a_of(chunk),
+                              .outer = p_.a.outer.data() + rows.begin,
+                              .lanes = rows.size(),
+                              .k = args_.steps->a_k.data() + chunk.table,
+                              .terms = chunk.k_end - chunk.k_begin,
+                              .to = packed_a_};
     pack_whole_tiles<T, kRows>(args);
     const PackArgs<T> rest = args.from_lane(args.lanes / kRows * kRows);
     if (rest.lanes == 0) return;
@@ -210,7 +209,12 @@ class Blocks {
   // Returns the first column that is packed. Where only one tile reads them, whole tiles are read
   // where they lie, if their columns are adjacent.
   std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_read_once) const {
-    const PackArgs<T> args = pack_args(p_.b, args_.b, columns, chunk, packed_b_);
+    const PackArgs<T> args = {.from = b_of(chunk),
+                              .outer = p_.b.outer.data() + columns.begin,
+                              .lanes = columns.size(),
+                              .k = args_.steps->b_k.data() + chunk.table,
+                              .terms = chunk.k_end - chunk.k_begin,
+                              .to = packed_b_};
     const std::int64_t whole = args.lanes / kColumns * kColumns;
     const bool is_in_place = is_read_once && are_adjacent(args.outer, whole);
     if (!is_in_place) pack_whole_tiles<T, kColumns>(args);

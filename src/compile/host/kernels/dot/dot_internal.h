@@ -26,7 +26,9 @@ using gemm::Range;
 struct BlockArgs {
   const GemmProblem* problem;
   const gemm::TreeProgram* tree;
-  const void* a;  // the elements of the batch
+  const gemm::Steps* steps;
+  std::int64_t terms;  // of a sum
+  const void* a;       // the elements of the batch
   const void* b;
   void* c;
   Range rows;

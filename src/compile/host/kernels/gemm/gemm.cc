@@ -97,12 +97,14 @@ std::vector<std::int32_t> gemm::spaced_runs(const std::vector<std::int64_t>& off
   return runs;
 }
 
-namespace {
-
-gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector<std::int64_t>& k) {
-  return {gemm::unit_runs(outer), gemm::spaced_runs(outer), gemm::unit_runs(k),
-          gemm::spaced_runs(k)};
+bool gemm::are_spaced(const std::int64_t* offsets, std::int64_t count) {
+  for (std::int64_t i = 2; i < count; ++i) {
+    if (offsets[i] - offsets[i - 1] != offsets[1] - offsets[0]) return false;
+  }
+  return true;
 }
+
+namespace {
 
 // The steps of the longest grain.
 std::int64_t longest_leaf(const GemmProblem& problem, std::int64_t terms) {
@@ -166,10 +168,15 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   k = steps.leaf_ends.back();
   cut_result();
   order_rows();
-  a_layout = layout_of(problem.a.outer, steps.a_k);
-  b_layout = layout_of(problem.b.outer, steps.b_k);
-  a_in_place = unit.reads_adjacent_k && !has_lanes &&
-               (k == 0 || a_layout.k_run.front() == k / problem.pieces);
+  fold_rows();
+  a_layout.outer_run = gemm::unit_runs(problem.a.outer);
+  a_layout.spaced_run = gemm::spaced_runs(problem.a.outer);
+  b_layout.outer_run = gemm::unit_runs(problem.b.outer);
+  b_layout.spaced_run = gemm::spaced_runs(problem.b.outer);
+  // Each piece has offsets of its own.
+  a_is_spaced = gemm::are_spaced(steps.a_k.data(), std::ssize(steps.a_k) / problem.pieces);
+  const bool is_adjacent = k <= problem.pieces || steps.a_k[1] - steps.a_k[0] == 1;
+  a_in_place = unit.reads_adjacent_k && !has_lanes && a_is_spaced && is_adjacent;
   quads = !has_lanes && has_quads(*kernels, a_in_place) && leaves >= 4 &&
           (unit.block > 1 || k <= num_filled(steps.leaf_ends) * short_leaf(*kernels, a_in_place));
   // Vectors that run in halves leave time to load an element of A for each product. Tiles of one
@@ -187,7 +194,18 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   has_low_tiles = !quads && unit.block == 1 && leaves > 1 && prefers_low_tiles(*kernels, longest);
   if (has_low_tiles) tile_rows = kLowTileRows;
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
-  choose_chunks();
+  has_few_rows = can_run_few_rows();
+  has_few_rows ? cut_few_rows() : choose_chunks();
+  gemm::share_steps(unit.terms, tree.chunks, steps);
+  a_layout.k_run = gemm::unit_runs(steps.a_k);
+  a_layout.k_spaced_run = gemm::spaced_runs(steps.a_k);
+  b_layout.k_run = gemm::unit_runs(steps.b_k);
+  b_layout.k_spaced_run = gemm::spaced_runs(steps.b_k);
+  has_few_rows ? plan_few_rows() : plan_tiles();
+  choose_parts(num_workers);
+}
+
+void GemmPlan::State::plan_tiles() {
   choose_access();
   choose_blocks();
   if (!reads_chunks_alike()) narrow_tiles = std::min(narrow_tiles, strip_tiles);
@@ -195,8 +213,6 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers,
   if (packs_floats && !a_in_place && !a_by_table()) a_order = pack_order(steps.a_k, false);
   if (packs_floats && !b_in_place && !b_by_table) b_order = pack_order(steps.b_k, false);
   if (!packs_floats) b_words = words_of_b();
-  plan_few_rows();
-  choose_parts(num_workers);
 }
 
 void GemmPlan::State::check() const {
@@ -230,8 +246,10 @@ void GemmPlan::State::cut_result() {
     section.begin = begin;
     section.width = end - begin;
     begin = end;
-    if (is_whole) section.rows = problem.c_rows;
-    if (is_whole) continue;
+    if (is_whole) {
+      section.rows = std::move(problem.c_rows);
+      return;
+    }
     for (std::int64_t row = 0, first = 0, i = 0; row < m; ++row) {
       for (; row == row_ends[static_cast<std::size_t>(i)]; ++i) first = row;
       section.rows.push_back((row - first) * section.width);
@@ -271,8 +289,9 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   const auto wide = static_cast<std::int64_t>(column_sections.size());
   const auto high = static_cast<std::int64_t>(row_ends.size());
-  float* buffer = c[at((product * high + row_section) * wide + column_section)];
-  if (problem.row_ends.empty()) return buffer + problem.c_batch[at(batch)];
+  float* buffer = c[at((product / repeats.count * high + row_section) * wide + column_section)];
+  if (problem.row_ends.empty())
+    return buffer + problem.c_batch[at(batch)] + product % repeats.count * repeats.c;
   const std::int64_t first = row_section == 0 ? 0 : row_ends[at(row_section - 1)];
   return buffer +
          batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;
@@ -299,8 +318,7 @@ bool GemmPlan::State::has_whole_vectors() const {
 // Packing a B that stays in L1 takes longer than it saves if a batch has few rows, which tiles read
 // where they lie. Rows of B that are a multiple of a large power of two apart compete for L1.
 bool GemmPlan::State::has_small_b() const {
-  const bool is_plain = a_in_place || (a_layout.outer_run.front() >= m &&
-                                       a_layout.k_spaced_run.front() >= k / problem.pieces);
+  const bool is_plain = a_in_place || (a_layout.outer_run.front() >= m && a_is_spaced);
   if (!is_plain || rows > kRowsWorthPacking) return false;
   return k * std::max(n, b_alignment()) * unit.element_bytes <= caches.l1 / 2;
 }
@@ -317,8 +335,7 @@ void GemmPlan::State::choose_chunks() {
   b_in_place = b_is_small || (b_in_place && rows <= most_rows);
   cut_chunks();
   const auto reads_in_place = [&](const Chunk& chunk) {
-    const auto first = static_cast<std::size_t>(chunk.k_begin * unit.terms);
-    return b_layout.k_spaced_run[first] >= chunk.k_end - chunk.k_begin;
+    return gemm::are_spaced(steps.b_k.data() + chunk.k_begin, chunk.k_end - chunk.k_begin);
   };
   if (b_in_place && !std::all_of(tree.chunks.begin(), tree.chunks.end(), reads_in_place)) {
     b_in_place = b_is_small = false;
@@ -349,7 +366,8 @@ void GemmPlan::State::cut_chunks() {
   const std::int64_t most = unit.block > 1 ? kLongestOfBlocks
                             : is_few       ? std::min({in_panels, of_few, kLongestOfFew})
                                            : std::min({in_tile, in_panels, longest});
-  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
+  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces,
+                                 gemm::chunk_length(unit.terms, steps, most), block, quads);
 }
 
 // Whether all chunks find A equally regular, so that a tile reads all of them in place or packed.
@@ -358,7 +376,7 @@ void GemmPlan::State::cut_chunks() {
 bool GemmPlan::State::reads_chunks_alike() const {
   const auto regular = [&](const Chunk& chunk) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
-    const auto first = static_cast<std::size_t>(chunk.k_begin);
+    const auto first = static_cast<std::size_t>(chunk.table);
     return std::pair(a_layout.k_run[first] >= length, a_layout.k_spaced_run[first] >= length);
   };
   return a_by_table() || std::all_of(tree.chunks.begin(), tree.chunks.end(), [&](const Chunk& c) {

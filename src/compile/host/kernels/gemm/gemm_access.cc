@@ -1,7 +1,6 @@
 // How a plan reads A: which rows follow each other, whether tiles read it by table, and the order
 // in which operands are packed.
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
@@ -18,6 +17,8 @@ constexpr std::int64_t kPanelsWorthPairs = 16;  // the same for pairs, whose pro
 
 constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
 constexpr std::int64_t kMostLeftBehind = 10;     // of this many rows, one is missing in tiles
+constexpr std::int64_t kManyRows = 16384;  // with more of them, tables of parts of them are enough
+constexpr std::int64_t kFewestRepeated = 4096;  // of these rows at least
 constexpr std::int64_t kEnoughRows = 5;  // of a tile, to have more products in flight than wait
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -134,6 +135,33 @@ void GemmPlan::State::order_rows() {
   }
 }
 
+// Tables of many rows, such as the pixels of many images, take more memory than some operands.
+void GemmPlan::State::fold_rows() {
+  if (m < kManyRows || has_lanes || !problem.row_ends.empty()) return;
+  std::vector<std::int64_t>& c_rows = column_sections[0].rows;
+  for (std::int64_t count = m / kFewestRepeated; count > 1; --count) {
+    const std::int64_t part = m / count;
+    const gemm::Repeats found{.count = count,
+                              .a = problem.a.outer[at(part)] - problem.a.outer[0],
+                              .c = c_rows[at(part)] - c_rows[0]};
+    bool fits = m % count == 0;
+    for (std::int64_t i = part; fits && i < m; ++i) {
+      fits = problem.a.outer[at(i)] - problem.a.outer[at(i - part)] == found.a &&
+             c_rows[at(i)] - c_rows[at(i - part)] == found.c;
+    }
+    if (!fits) continue;
+    repeats = found;
+    problem.products *= count;
+    m = part;
+    row_ends = {m};
+    for (auto* rows_of : {&problem.a.outer, &c_rows}) {
+      rows_of->resize(at(m));
+      rows_of->shrink_to_fit();
+    }
+    return;
+  }
+}
+
 // The rows of a product at which tiles of at most `most` equally spaced rows begin.
 std::vector<std::int64_t> GemmPlan::State::cut_rows(std::int64_t most) const {
   std::vector<std::int64_t> starts;
@@ -168,8 +196,7 @@ bool GemmPlan::State::can_read_by_table() const {
   if (unit.reads_pairs)
     return n <= kPanelsWorthPairs * kernels->nr && has_pairs_in_place(steps.a_k) &&
            fits_table(steps.a_k);
-  const bool is_plain =
-      k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces && !tiles_cross_runs();
+  const bool is_plain = k > 0 && a_is_spaced && !tiles_cross_runs();
   // Few tiles read B by table as well, if it stays in L2.
   const bool has_few_tiles =
       rows <= kTilesWorthPacking * tile_rows && k * n <= l2_floats() && has_whole_vectors();
@@ -206,21 +233,11 @@ void GemmPlan::State::choose_access() {
   narrow_tiles = 1;
 }
 
-// Chunks with the same offsets share a part of the tables, which is then found in the caches.
 void GemmPlan::State::make_tables() {
-  std::map<std::vector<std::int32_t>, std::int64_t> begins;
-  for (gemm::Chunk& chunk : tree.chunks) {
-    std::vector<std::int32_t> offsets;
-    for (const auto* k_of : {&steps.a_k, &steps.b_k}) {
-      for (std::int64_t i = chunk.k_begin; i < chunk.k_end; ++i)
-        offsets.push_back(static_cast<std::int32_t>((*k_of)[at((i + 1) * unit.terms - 1)]));
-    }
-    const auto [place, is_new] = begins.try_emplace(offsets, std::ssize(a_table));
-    chunk.table = place->second;
-    if (!is_new) continue;
-    const auto half = offsets.begin() + std::ssize(offsets) / 2;
-    a_table.insert(a_table.end(), offsets.begin(), half);
-    b_table.insert(b_table.end(), half, offsets.end());
+  const auto terms_of = at(unit.terms);
+  for (std::size_t i = terms_of - 1; i < steps.a_k.size(); i += terms_of) {
+    a_table.push_back(static_cast<std::int32_t>(steps.a_k[i]));
+    b_table.push_back(static_cast<std::int32_t>(steps.b_k[i]));
   }
 }
 
@@ -231,8 +248,9 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
   gemm::PackOrder order;
   bool is_better = always;
   for (const gemm::Chunk& chunk : tree.chunks) {
+    if (chunk.table < std::ssize(order.k)) continue;  // that of another chunk
     std::vector<std::int64_t> plain(at(chunk.k_end - chunk.k_begin));
-    std::iota(plain.begin(), plain.end(), chunk.k_begin);
+    std::iota(plain.begin(), plain.end(), chunk.table);
     std::vector<std::int64_t> sorted = plain;
     std::stable_sort(sorted.begin(), sorted.end(), [&](std::int64_t x, std::int64_t y) {
       return offsets[at(x)] < offsets[at(y)];
@@ -240,7 +258,7 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
     is_better = is_better || 2 * num_runs(offsets, sorted) < num_runs(offsets, plain);
     for (const std::int64_t i : sorted) {
       order.k.push_back(offsets[at(i)]);
-      order.places.push_back(static_cast<std::int32_t>(i - chunk.k_begin));
+      order.places.push_back(static_cast<std::int32_t>(i - chunk.table));
     }
   }
   if (!is_better) return {};
@@ -256,8 +274,10 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
 std::optional<gemm::WordOperand> GemmPlan::State::words_of_b() const {
   const std::vector<std::int64_t>& outer = problem.b.outer;
   const auto is_even = [](std::int64_t offset) { return offset % 2 == 0; };
+  const auto begins_even = [&](const gemm::Chunk& chunk) { return is_even(chunk.b_from); };
   if (!unit.reads_pairs || !has_pairs_in_place(steps.b_k) ||
-      !std::all_of(outer.begin(), outer.end(), is_even))
+      !std::all_of(outer.begin(), outer.end(), is_even) ||
+      !std::all_of(tree.chunks.begin(), tree.chunks.end(), begins_even))
     return std::nullopt;
   gemm::WordOperand words;
   std::vector<std::int64_t> offsets;
@@ -276,7 +296,7 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
                                           const gemm::PackOrder& order,
                                           const gemm::Chunk& chunk) const {
   const bool is_a = &operand == &problem.a;
-  const std::int64_t first = chunk.k_begin * unit.terms;
+  const std::int64_t first = chunk.table * unit.terms;
   gemm::PackArgs args = {};
   args.outer = operand.outer.data();
   args.outer_run = layout.outer_run.data();
@@ -289,7 +309,7 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
     args.places = order.places.data() + first;
   }
   args.k_count = chunk.k_end - chunk.k_begin;
-  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
+  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.table;
   args.block = block;
   // The product with a missing term is -0.0, which does not change the sum.
   args.padding = is_a ? 0x8000 : 0;
@@ -301,7 +321,7 @@ gemm::Ahead GemmPlan::State::ahead(const GemmOperand& operand, const std::byte* 
                                    const Range& outer, const gemm::Chunk& chunk,
                                    std::int64_t asks) const {
   if (outer.size() == 0) return {};
-  const std::int64_t first_k = chunk.k_begin * unit.terms;
+  const std::int64_t first_k = chunk.table * unit.terms;
   const std::int64_t length = (chunk.k_end - chunk.k_begin) * unit.terms;
   const bool is_a = &operand == &problem.a;
   const gemm::Layout& layout = is_a ? a_layout : b_layout;
@@ -332,9 +352,9 @@ void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk
     args.outer = b_words->outer.data();
     args.outer_run = b_words->layout.outer_run.data();
     args.spaced_run = b_words->layout.spaced_run.data();
-    args.k = b_words->order.k.data() + chunk.k_begin;
-    args.k_run = b_words->order.k_run.data() + chunk.k_begin;
-    args.places = b_words->order.places.data() + chunk.k_begin;
+    args.k = b_words->order.k.data() + chunk.table;
+    args.k_run = b_words->order.k_run.data() + chunk.table;
+    args.places = b_words->order.places.data() + chunk.table;
   }
   args.src = b;
   args.tile_stride = panel_size(args.k_count);

@@ -61,10 +61,11 @@ struct Chunk {
   std::int32_t segment_end = 0;
   std::int32_t piece = 0;  ///< of the operands, which are cut along k
   std::int32_t slot = 0;  ///< slots in use before this chunk; an unfinished grain is in slots[slot]
-  std::int64_t table = 0;  ///< where its offsets begin, if operands are read by table
-  bool resumes = false;    ///< continues the unfinished grain of the previous chunk
-  bool finishes = false;   ///< its node is the result
-  NodeActions after;       ///< merges with slots[slot - 1], slots[slot - 2], ...
+  std::int64_t table = 0;               ///< the first of its steps in tables that chunks share
+  std::int64_t a_from = 0, b_from = 0;  ///< to be added to the offsets in these tables
+  bool resumes = false;                 ///< continues the unfinished grain of the previous chunk
+  bool finishes = false;                ///< its node is the result
+  NodeActions after;                    ///< merges with slots[slot - 1], slots[slot - 2], ...
 };
 
 /// The sum over k as a sequence of chunks.

@@ -32,7 +32,7 @@ struct Range {
 /// power of two, they would all compete for the same few lines of L1.
 inline constexpr std::int64_t kPanelGap = 16;
 
-/// An operand's offsets and the runs in them.
+/// The runs in an operand's offsets. Those of k count within a chunk, and may go on beyond its end.
 struct Layout {
   std::vector<std::int32_t> outer_run;   ///< [i]: how many offsets from i on increase by one
   std::vector<std::int32_t> spaced_run;  ///< [i]: how many offsets from i on are equally spaced
@@ -44,6 +44,8 @@ struct Layout {
 /// from i on.
 std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets);
 std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets);
+/// Whether the first `count` offsets are equally spaced.
+bool are_spaced(const std::int64_t* offsets, std::int64_t count);
 
 /// The order in which an operand is packed where it is not that of the sum: k with adjacent
 /// offsets follow each other, chunk by chunk. Empty: the order of the sum.
@@ -69,12 +71,28 @@ struct Steps {
   std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the term before
 };
 
+/// Keeps the steps of one chunk of all those that differ only in where they begin, with offsets
+/// from there. Long sums would otherwise have larger tables than operands. Each chunk gets its
+/// place in the tables, and its beginning.
+void share_steps(std::int64_t terms, std::vector<Chunk>& chunks, Steps& steps);
+
+/// The length of chunks of long grains, at most `most` steps. Grains often repeat the same offsets,
+/// line after line and image after image: chunks that end where these do are alike.
+std::int64_t chunk_length(std::int64_t terms, const Steps& steps, std::int64_t most);
+
 /// The columns of C that lie in one buffer, and where the rows begin in it.
 struct ColumnSection {
   std::int64_t begin = 0;
   std::int64_t width = 0;
   std::vector<std::int64_t> rows;  ///< per row of a product: its offset in the buffer of its
                                    ///< section
+};
+
+/// Rows of a product that are those of the tables again and again: they are products of their own,
+/// `count` for each pair of buffers, whose elements of A and rows of C are this far apart.
+struct Repeats {
+  std::int64_t count = 1;
+  std::int64_t a = 0, c = 0;
 };
 
 }  // namespace gemm
@@ -101,9 +119,11 @@ struct GemmPlan::State {
   std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: rows of one product; k: number of steps
   std::int64_t rows = 0;                          // rows of all products
+  gemm::Repeats repeats;                          // of the rows that the tables have
   std::int64_t terms = 0;                         // terms of a sum
   std::int64_t panels = 0;                        // panels of B
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
+  bool a_is_spaced = false;                       // its k are equally spaced
   bool columns_compete = false;                   // of A, for the same sets of the cache
   bool has_lanes = false;  // the columns are those of several batches, which meet their own A
   gemm::LaneTable lanes;
@@ -133,6 +153,13 @@ struct GemmPlan::State {
   /// The index of the section that holds a row of a product.
   std::int64_t row_section(std::int64_t row) const {
     return std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
+  }
+  /// Where the pieces of A begin among the buffers, and the product in each of them.
+  std::int64_t first_a(std::int64_t product) const {
+    return product / repeats.count * problem.pieces;
+  }
+  std::int64_t begin_of_a(std::int64_t product) const {
+    return product % repeats.count * repeats.a;
   }
   /// Where a batch begins in the buffer of a section of C.
   float* section(std::span<float* const> c, std::int64_t product, std::int64_t row_section,
@@ -172,7 +199,10 @@ struct GemmPlan::State {
                            const gemm::PackOrder& order, const gemm::Chunk& chunk) const;
 
  private:
+  bool can_run_few_rows() const;
+  void cut_few_rows();
   void plan_few_rows();
+  void plan_tiles();
   void run_few_rows(std::span<const void* const> a, std::span<const void* const> b,
                     std::span<float* const> c, float* scratch, int part) const;
   void check() const;
@@ -181,6 +211,7 @@ struct GemmPlan::State {
   void join_batches();
   std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
+  void fold_rows();
   bool has_pairs_in_place(const std::vector<std::int64_t>& offsets) const;
   bool tiles_cross_runs() const;
   bool can_read_by_table() const;

@@ -47,6 +47,8 @@ using State = GemmPlan::State;
 constexpr std::int64_t kSumFloats = 4096;    // of a grain
 constexpr std::int64_t kStepsInPlace = 128;  // of all columns, one after the other
 constexpr std::int64_t kPackedSteps = 96;
+constexpr std::int64_t kLongSum = 1 << 16;  // steps; shorter sums have one table
+constexpr std::int64_t kTableSteps = 3072;  // of the tables of longer ones
 constexpr std::int64_t kShortLeaf = 32;  // steps of a grain that are too few, unless B is in place
 constexpr std::int64_t kShortLeafInPlace = 12;  // then these
 
@@ -114,6 +116,17 @@ class FewRows {
     return s_.steps.leaf_ends[at((piece_of(leaf) + 1) * leaves_in_piece_ - 1)];
   }
   float* node(std::int64_t i) const { return nodes_ + i * s_.rows * stride_; }
+  const Chunk& chunk_of(std::int64_t step) const {
+    const std::vector<Chunk>& chunks = s_.tree.chunks;
+    if (chunks.size() == 1) return chunks[0];
+    return *std::upper_bound(
+        chunks.begin(), chunks.end(), step,
+        [](std::int64_t at_step, const Chunk& chunk) { return at_step < chunk.k_end; });
+  }
+  // Where the tables have a step.
+  static std::int64_t place_of(const Chunk& chunk, std::int64_t step) {
+    return chunk.table + step - chunk.k_begin;
+  }
 
   // The words of all rows, step by step.
   void pack_a() const {
@@ -125,14 +138,19 @@ class FewRows {
       for (std::int64_t piece = 0; piece < s_.problem.pieces; ++piece) {
         const void* a = a_[at(product * s_.problem.pieces + piece)];
         const std::int64_t end = s_.steps.leaf_ends[at((piece + 1) * leaves_in_piece_ - 1)];
-        for (; step < end; ++step) {
-          const std::uint32_t word = word_of(static_cast<const std::byte*>(a), from, step);
-          std::memcpy(packed_a_ + step * s_.rows + row, &word, sizeof(word));
+        while (step < end) {
+          const Chunk& chunk = chunk_of(step);
+          for (const std::int64_t stop = std::min(end, chunk.k_end); step < stop; ++step) {
+            const std::uint32_t word = word_of(static_cast<const std::byte*>(a),
+                                               from + chunk.a_from, place_of(chunk, step));
+            std::memcpy(packed_a_ + step * s_.rows + row, &word, sizeof(word));
+          }
         }
       }
     }
   }
 
+  // The word of the step at this place of the tables.
   std::uint32_t word_of(const std::byte* a, std::int64_t from, std::int64_t step) const {
     if (s_.unit.element_bytes == sizeof(float)) {
       std::uint32_t word = 0;
@@ -186,27 +204,36 @@ class FewRows {
     }
   }
 
-  // Whether k is adjacent. A term that is alone in the last step repeats its offset.
+  // Whether k is adjacent in all tables. A term that is alone in the last step repeats its offset.
   bool has_adjacent_terms(const Range& steps) const {
-    const bool is_alone = s_.unit.terms == 2 && s_.steps.missing[at(steps.end - 1)] != 0;
-    const std::int64_t terms = s_.unit.terms * steps.size() - (is_alone ? 1 : 0);
-    return s_.unit.rows_of_adjacent_terms[0] != nullptr &&
-           s_.b_layout.k_run[at(steps.begin * s_.unit.terms)] >= terms;
+    if (s_.unit.rows_of_adjacent_terms[0] == nullptr) return false;
+    for (std::int64_t begin = steps.begin; begin < steps.end;) {
+      const Chunk& chunk = chunk_of(begin);
+      const std::int64_t end = std::min(steps.end, chunk.k_end);
+      const std::int64_t first = place_of(chunk, begin), last = first + end - begin - 1;
+      const bool is_alone = s_.unit.terms == 2 && s_.steps.missing[at(last)] != 0;
+      const std::int64_t terms = s_.unit.terms * (end - begin) - (is_alone ? 1 : 0);
+      if (s_.b_layout.k_run[at(first * s_.unit.terms)] < terms) return false;
+      begin = end;
+    }
+    return true;
   }
 
   void sum_in_place(const Range& steps, const std::byte* b, std::int64_t end,
                     gemm::RowsArgs& args) const {
     const std::int64_t* outer = s_.problem.b.outer.data() + columns_.begin;
     const bool has_columns = is_in_place(s_);
-    args.b = has_columns ? b + *outer * s_.unit.element_bytes : b;
     args.b_outer = outer;
     const std::int64_t most = has_columns ? kStepsInPlace : steps.size();
-    for (std::int64_t begin = steps.begin; begin < steps.end; begin += most) {
+    for (std::int64_t begin = steps.begin; begin < steps.end; begin += args.steps) {
+      const Chunk& chunk = chunk_of(begin);
+      const std::int64_t place = place_of(chunk, begin);
       args.a = packed_a_ + begin * s_.rows;
-      args.b_k = s_.steps.b_k.data() + begin * s_.unit.terms;
-      args.missing = s_.unit.terms == 1 ? nullptr : s_.steps.missing.data() + begin;
-      args.steps = std::min(most, steps.end - begin);
-      args.steps_to_end = end - begin;
+      args.b = b + (chunk.b_from + (has_columns ? *outer : 0)) * s_.unit.element_bytes;
+      args.b_k = s_.steps.b_k.data() + place * s_.unit.terms;
+      args.missing = s_.unit.terms == 1 ? nullptr : s_.steps.missing.data() + place;
+      args.steps = std::min({most, steps.end - begin, chunk.k_end - begin});
+      args.steps_to_end = std::min(end, chunk.k_end) - begin;
       args.resumes = begin > steps.begin;
       (has_columns ? s_.unit.rows_in_place : s_.unit.rows_of_adjacent_terms)[at(s_.rows - 1)](args);
     }
@@ -215,21 +242,24 @@ class FewRows {
   void sum_packed(const Range& steps, const std::byte* b, gemm::RowsArgs& args) const {
     args.b = packed_b_;
     args.b_k = s_.packed_steps.data();
-    for (std::int64_t begin = steps.begin; begin < steps.end; begin += kPackedSteps) {
+    for (std::int64_t begin = steps.begin; begin < steps.end; begin += args.steps) {
+      const Chunk& chunk = chunk_of(begin);
       args.a = packed_a_ + begin * s_.rows;
-      args.steps = args.steps_to_end = std::min(kPackedSteps, steps.end - begin);
+      args.steps = args.steps_to_end =
+          std::min({kPackedSteps, steps.end - begin, chunk.k_end - begin});
       args.resumes = begin > steps.begin;
-      pack_b(b, begin, args.steps);
+      pack_b(b, chunk, {begin, begin + args.steps});
       s_.unit.rows_packed[at(s_.rows - 1)](args);
     }
   }
 
-  void pack_b(const std::byte* b, std::int64_t begin, std::int64_t count) const {
-    Chunk chunk;
-    chunk.k_begin = begin;
-    chunk.k_end = begin + count;
-    gemm::PackArgs args = s_.pack_args(s_.problem.b, s_.b_layout, s_.b_order, chunk);
-    args.src = b;
+  void pack_b(const std::byte* b, const Chunk& chunk, const Range& steps) const {
+    Chunk part;
+    part.k_begin = steps.begin;
+    part.k_end = steps.end;
+    part.table = place_of(chunk, steps.begin);
+    gemm::PackArgs args = s_.pack_args(s_.problem.b, s_.b_layout, s_.b_order, part);
+    args.src = b + chunk.b_from * s_.unit.element_bytes;
     args.starts = s_.panel_starts.data() + columns_.begin / s_.nr;
     args.tiles = 1;
     args.ld = s_.kernels->nr;
@@ -251,13 +281,29 @@ class FewRows {
 }  // namespace
 
 // B is packed where its columns are not adjacent. Tiles take less time where grains are short.
+bool GemmPlan::State::can_run_few_rows() const {
+  return !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 && rows <= gemm::kMostFewRows &&
+         n > 0 && k > 0 && problem.row_ends.empty() &&
+         k >= (is_in_place(*this) ? kShortLeafInPlace : kShortLeaf) * std::ssize(steps.leaf_ends);
+}
+
+// Rows that are read in one go are prefetched across the ends of grains, so short sums are one
+// chunk.
+void GemmPlan::State::cut_few_rows() {
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    gemm::Chunk& chunk = tree.chunks.emplace_back();
+    chunk.k_begin = begin;
+    chunk.k_end = end;
+  };
+  if (k <= kLongSum) return add(0, k);
+  std::int64_t begin = 0;
+  for (const std::int64_t end : steps.leaf_ends) {
+    for (; begin < end; begin = tree.chunks.back().k_end)
+      add(begin, std::min(begin + kTableSteps, end));
+  }
+}
+
 void GemmPlan::State::plan_few_rows() {
-  has_few_rows =
-      !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 && rows <= gemm::kMostFewRows &&
-      n > 0 && k > 0 && problem.row_ends.empty() &&
-      k >= (is_in_place(*this) ? kShortLeafInPlace : kShortLeaf) * std::ssize(steps.leaf_ends);
-  if (!has_few_rows) return;
-  a_order = b_order = {};
   columns_at_once = block_columns(*this);
   scratch_of_few_rows = FewRows(*this, {}, {}, nullptr).scratch_floats();
   for (std::int64_t i = 0; i < kPackedSteps; ++i) packed_steps.push_back(i * nr);

@@ -239,21 +239,21 @@ bool PartRun::next() {
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
-  const auto* buffer =
-      static_cast<const std::byte*>(a_[at(product * s_.problem.pieces + chunk.piece)]);
-  return buffer + s_.problem.a.batch[at(batches_.begin + step.batch)] * s_.unit.element_bytes;
+  const auto* buffer = static_cast<const std::byte*>(a_[at(s_.first_a(product) + chunk.piece)]);
+  const std::int64_t batch = s_.problem.a.batch[at(batches_.begin + step.batch)];
+  return buffer + (batch + s_.begin_of_a(product) + chunk.a_from) * s_.unit.element_bytes;
 }
 
 const std::byte* PartRun::b_of(const Chunk& chunk, const Step& step) const {
   const auto* buffer = static_cast<const std::byte*>(b_[at(chunk.piece)]);
-  return buffer + s_.problem.b.batch[at(batches_.begin + step.batch)] * s_.unit.element_bytes;
+  const std::int64_t batch = s_.problem.b.batch[at(batches_.begin + step.batch)];
+  return buffer + (batch + chunk.b_from) * s_.unit.element_bytes;
 }
 
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::byte* b = b_of(chunk, step);
-  if (s_.b_by_table) return reinterpret_cast<const float*>(b);
-  if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
+  if (s_.b_by_table || s_.b_in_place) return reinterpret_cast<const float*>(b);
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
   return scratch_b_;
@@ -355,10 +355,10 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
     return true;
   };
   const bool can_read_k = s_.unit.reads_adjacent_k && (!s_.b_in_place || s_.b_is_small);
-  if (can_read_k && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+  if (can_read_k && layout.k_run[at(chunk.table)] >= length && all_tiles(layout.spaced_run))
     return Access::adjacent_k;
   if (step_panels_.size() * s_.nr <= kPanelsWorthPacking * s_.kernels->nr && !s_.columns_compete &&
-      layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
+      layout.k_spaced_run[at(chunk.table)] >= length && all_tiles(layout.outer_run))
     return Access::adjacent_rows;
   return Access::none;
 }
@@ -388,7 +388,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   gemm::TileArgs args = {};
   args.b = b;
   args.b_stride = s_.b_in_place && length > 1
-                      ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
+                      ? s_.steps.b_k[at(chunk.table + 1)] - s_.steps.b_k[at(chunk.table)]
                       : s_.nr;
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
   args.b_step = is_adjacent ? s_.nr : s_.panel_size(length);
@@ -498,7 +498,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
     return;
   }
   const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
-  const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;
+  const std::int64_t* k = s_.steps.a_k.data() + chunk.table;
   if (how == Access::by_table) {
     args->a = reinterpret_cast<const float*>(block_a_);
     args->a_outer = outer;
@@ -506,7 +506,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
     return;
   }
-  args->a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
+  args->a = reinterpret_cast<const float*>(block_a_) + outer[0];
   args->a_step = args->tiles > 1 ? outer[rows.size()] - outer[0] : 0;
   if (how == Access::adjacent_k) {
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;

@@ -18,49 +18,12 @@
 #include "base/sanitized.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "tests/kernels/gemm_problems.h"
+#include "tests/kernels/gemm_reference.h"
 
 namespace tessera::kernels {
 namespace {
 
 using namespace problems;
-
-// --- the definition, written as plainly as possible ----------------------------------------------
-
-struct Reference {
-  const GemmProblem& p;
-  const float* a;
-  const float* b;
-  DotUnit unit = DotUnit::portable;
-
-  float leaf(std::size_t batch, std::size_t m, std::size_t n, std::int64_t begin,
-             std::int64_t end) const {
-    DotSum sum(unit);
-    for (std::int64_t k = begin; k < end; ++k) {
-      sum.add(a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]],
-              b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]]);
-    }
-    return sum.value();
-  }
-
-  float tree(std::size_t batch, std::size_t m, std::size_t n, std::size_t begin,
-             std::size_t end) const {
-    if (end - begin == 1)
-      return leaf(batch, m, n, begin == 0 ? 0 : p.leaf_ends[begin - 1], p.leaf_ends[begin]);
-    std::size_t half = 1;
-    while (2 * half < end - begin) half *= 2;
-    return tree(batch, m, n, begin, begin + half) + tree(batch, m, n, begin + half, end);
-  }
-
-  void run(float* c) const {
-    for (std::size_t batch = 0; batch < p.a.batch.size(); ++batch) {
-      for (std::size_t m = 0; m < p.a.outer.size(); ++m) {
-        for (std::size_t n = 0; n < p.b.outer.size(); ++n)
-          c[p.c_batch[batch] + p.c_rows[m] + static_cast<std::int64_t>(n)] =
-              tree(batch, m, n, 0, p.leaf_ends.size());
-      }
-    }
-  }
-};
 
 // --- running and comparing -----------------------------------------------------------------------
 
@@ -396,6 +359,18 @@ TEST(Gemm, FewRowsOfColumnsApart) {
     expect_exact(make_columns_apart(random, i % 2 == 0 ? 1024 : 1000), random);
 }
 
+TEST(Gemm, LongSumsWhoseOffsetsRepeat) {
+  Random random;
+  for (int i = 0; i < num_cases(16); ++i)
+    expect_exact(make_images(random, true, random.integer(1, 8), random.integer(1, 20)), random);
+}
+
+TEST(Gemm, ManyRowsWhoseOffsetsRepeat) {
+  Random random;
+  for (int i = 0; i < num_cases(24); ++i)
+    expect_exact(make_images(random, false, random.integer(1, 8), random.integer(1, 20)), random);
+}
+
 // Rows or columns come in three groups, unequally far apart, and are read in place.
 TEST(Gemm, GroupsOfRowsAndColumns) {
   Random random;
@@ -671,6 +646,14 @@ TEST(GemmOfBf16, FewRowsOfColumnsApart) {
   Random random;
   for (int i = 0; i < 40; ++i)
     expect_exact(NarrowCase(make_columns_apart(random, i % 2 == 0 ? 2048 : 1000)), random);
+}
+
+TEST(GemmOfBf16, OffsetsThatRepeat) {
+  Random random;
+  for (int i = 0; i < num_cases(16); ++i)
+    expect_exact(
+        NarrowCase(make_images(random, i % 2 == 0, random.integer(1, 8), random.integer(1, 20))),
+        random);
 }
 
 TEST(GemmOfBf16, EmptyOperandsAndLeaves) {

@@ -1,9 +1,10 @@
 // Turns the tree over the grains into a program for a stack machine.
 #include <algorithm>
 #include <bit>
-#include <stdexcept>
+#include <unordered_map>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels::gemm {
 
@@ -139,7 +140,119 @@ class TreeBuilder {
   TreeProgram program_;
 };
 
+// The steps of chunks, each kept once.
+class SharedSteps {
+ public:
+  SharedSteps(std::int64_t terms, const Steps& steps) : terms_(terms), all_(steps) {}
+
+  void add(Chunk& chunk) {
+    const std::int64_t first = chunk.k_begin * terms_;
+    // The last term of a step is the first one in memory if the step is a word there.
+    chunk.a_from = all_.a_k[at(first + terms_ - 1)];
+    chunk.b_from = all_.b_k[at(first + terms_ - 1)];
+    const auto [begin, end] = places_.equal_range(hash_of(chunk));
+    const auto alike =
+        std::find_if(begin, end, [&](const auto& entry) { return are_alike(chunk, entry.second); });
+    chunk.table = alike == end ? append(chunk) : alike->second;
+  }
+  Steps take() { return std::move(kept_); }
+
+ private:
+  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+  // Calls use(i, offset of A, offset of B) for the terms of a chunk.
+  template <class Use>
+  void for_each_term(const Chunk& chunk, const Use& use) const {
+    const std::int64_t first = chunk.k_begin * terms_;
+    const std::int64_t count = (chunk.k_end - chunk.k_begin) * terms_;
+    for (std::int64_t i = 0; i < count; ++i)
+      use(i, all_.a_k[at(first + i)] - chunk.a_from, all_.b_k[at(first + i)] - chunk.b_from);
+  }
+
+  std::uint64_t hash_of(const Chunk& chunk) const {
+    constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15;
+    auto hash = static_cast<std::uint64_t>(chunk.k_end - chunk.k_begin);
+    for_each_term(chunk, [&](std::int64_t /*i*/, std::int64_t a, std::int64_t b) {
+      hash = (hash ^ static_cast<std::uint64_t>(a)) * kPrime;
+      hash = (hash ^ static_cast<std::uint64_t>(b)) * kPrime;
+      hash ^= hash >> 32;
+    });
+    return hash;
+  }
+
+  bool are_alike(const Chunk& chunk, std::int64_t table) const {
+    const std::int64_t length = chunk.k_end - chunk.k_begin;
+    if ((table + length) * terms_ > std::ssize(kept_.a_k)) return false;
+    if (terms_ > 1 &&
+        !std::equal(all_.missing.begin() + chunk.k_begin, all_.missing.begin() + chunk.k_end,
+                    kept_.missing.begin() + table))
+      return false;
+    bool same = true;
+    for_each_term(chunk, [&](std::int64_t i, std::int64_t a, std::int64_t b) {
+      same =
+          same && kept_.a_k[at(table * terms_ + i)] == a && kept_.b_k[at(table * terms_ + i)] == b;
+    });
+    return same;
+  }
+
+  std::int64_t append(const Chunk& chunk) {
+    const std::int64_t table = std::ssize(kept_.a_k) / terms_;
+    for_each_term(chunk, [&](std::int64_t /*i*/, std::int64_t a, std::int64_t b) {
+      kept_.a_k.push_back(a);
+      kept_.b_k.push_back(b);
+    });
+    if (terms_ > 1)
+      kept_.missing.insert(kept_.missing.end(), all_.missing.begin() + chunk.k_begin,
+                           all_.missing.begin() + chunk.k_end);
+    places_.emplace(hash_of(chunk), table);
+    return table;
+  }
+
+  std::int64_t terms_;
+  const Steps& all_;
+  Steps kept_;
+  std::unordered_multimap<std::uint64_t, std::int64_t> places_;  // of tables, by their hashes
+};
+
+// How far the offsets go from step i - 1 to step i.
+std::pair<std::int64_t, std::int64_t> jump_to(const Steps& steps, std::int64_t terms,
+                                              std::int64_t i) {
+  const auto to = static_cast<std::size_t>(i * terms),
+             from = static_cast<std::size_t>((i - 1) * terms);
+  return {steps.a_k[to] - steps.a_k[from], steps.b_k[to] - steps.b_k[from]};
+}
+
 }  // namespace
+
+std::int64_t chunk_length(std::int64_t terms, const Steps& steps, std::int64_t most) {
+  const auto begin_of = [&](std::size_t leaf) { return leaf == 0 ? 0 : steps.leaf_ends[leaf - 1]; };
+  std::size_t leaf = 0;
+  while (leaf < steps.leaf_ends.size() && steps.leaf_ends[leaf] - begin_of(leaf) <= most) ++leaf;
+  if (leaf == steps.leaf_ends.size()) return most;
+  const std::int64_t begin = begin_of(leaf), length = steps.leaf_ends[leaf] - begin;
+  // Runs of `run` steps follow each other at equal distances `next / run` times.
+  std::int64_t run = 1, next = 1;
+  while (next <= most && next < length) {
+    run = next;
+    const auto first = jump_to(steps, terms, begin + run);
+    for (next = 2 * run; next < length && jump_to(steps, terms, begin + next) == first;)
+      next += run;
+  }
+  std::int64_t best = most / run;
+  while (best > 1 && next / run % best != 0) --best;
+  const bool is_alike = run > 1 && length % next == 0 && best * run > most / 2;
+  return is_alike ? best * run : most;
+}
+
+void share_steps(std::int64_t terms, std::vector<Chunk>& chunks, Steps& steps) {
+  SharedSteps shared(terms, steps);
+  for (Chunk& chunk : chunks) shared.add(chunk);
+  Steps kept = shared.take();
+  kept.leaf_ends = std::move(steps.leaf_ends);
+  kept.a_k.shrink_to_fit();
+  kept.b_k.shrink_to_fit();
+  steps = std::move(kept);
+}
 
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk, std::int64_t block, bool quads) {
