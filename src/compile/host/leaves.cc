@@ -92,10 +92,13 @@ std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::
 std::vector<std::int64_t> leaf_order(const std::vector<LeafBox>& leaves,
                                      const std::vector<std::int64_t>& strides) {
   std::vector<std::int64_t> order;
+  const std::vector<std::int64_t> ends = leaf_ends(leaves);
+  order.reserve(ends.empty() ? 0 : static_cast<std::size_t>(ends.back()));
   for (const LeafBox& leaf : leaves) {
     std::vector<std::int64_t> part = {0};
     for (std::size_t dim = 0; dim < strides.size(); ++dim) {
       std::vector<std::int64_t> next;
+      next.reserve(part.size() * static_cast<std::size_t>(leaf.size[dim]));
       for (std::int64_t base : part) {
         for (std::int64_t j = 0; j < leaf.size[dim]; ++j) {
           next.push_back(base + (leaf.start[dim] + j) * strides[dim]);

@@ -116,7 +116,9 @@ std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equat
       {.dims = {.batch = product.batch.size(), .columns = product.columns.size()},
        .a = product.operand_of_a,
        .make = [&](const StridedTile& a, const StridedTile& b, const AtomDigits& digits) {
-         return std::vector{problem_of(context, product, a, b, digits)};
+         std::vector<kernels::GemmProblem> problems;
+         problems.push_back(problem_of(context, product, a, b, digits));
+         return problems;
        }});
 }
 
