@@ -95,16 +95,19 @@ class ProductsKernel final : public run::Kernel {
       : products_(std::move(products)), operands_(operands) {}
 
   int num_parts() const override { return products_.num_parts(); }
-  std::int64_t flops() const override { return products_.flops(); }
+  std::int64_t flops() const override { return kHasIntegers ? 0 : products_.flops(); }
   std::int64_t scratch_bytes() const override { return products_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    using Sum = std::conditional_t<std::is_same_v<Element, double>, double, float>;
+    using Sum = std::conditional_t<kHasIntegers || std::is_same_v<Element, double>, Element, float>;
     products_.run(reinterpret_cast<const Element*>(buffers[0]) + operands_.a_offset,
                   reinterpret_cast<const Element*>(buffers[1]) + operands_.b_offset,
                   reinterpret_cast<Sum*>(buffers[2]), part);
   }
 
  private:
+  // Elements of 16 bits are floats.
+  static constexpr bool kHasIntegers = std::is_integral_v<Element> && sizeof(Element) > 2;
+
   Products products_;
   ProductOperands operands_;
 };
@@ -166,6 +169,11 @@ std::shared_ptr<const run::Kernel> special_kernel(const std::vector<kernels::Gem
   const auto& [dtype, unit, workers, caches, a_offset, b_offset] = operands;
   if (dtype == DType::f64)
     return kernel_of<double>(VectorProducts::of(problems, workers), operands);
+  if (is_integer(dtype)) {
+    if (size_bytes(dtype) == sizeof(std::uint64_t))
+      return kernel_of<std::uint64_t>(VectorProducts::of(problems, workers), operands);
+    return kernel_of<std::uint32_t>(VectorProducts::of(problems, workers), operands);
+  }
   if (dtype == DType::f32) {
     if (auto kernel = kernel_of<float>(VectorProducts::of(problems, workers), operands))
       return kernel;

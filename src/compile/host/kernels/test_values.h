@@ -61,7 +61,8 @@ std::vector<T> random_values(Random& random, std::size_t count, bool has_nonfini
     } else if constexpr (sizeof(T) == 1) {
       x = static_cast<T>(random.integer(0, 1));
     } else {
-      x = static_cast<T>(random.integer(Limits::min(), Limits::max()));
+      using Signed = std::numeric_limits<std::make_signed_t<T>>;
+      x = static_cast<T>(random.integer(Signed::min(), Signed::max()));
     }
   }
   return values;

@@ -82,6 +82,51 @@ HWY_INLINE void sum_group(const T* a, const T* b, const Group& group, T* totals)
   }
 }
 
+// The sum of a run of integers.
+template <class T>
+HWY_INLINE T sum_run(const T* a, const T* b, const Run& run) {
+  const hn::ScalableTag<T> d;
+  constexpr auto kStep = static_cast<std::int64_t>(hn::MaxLanes(d));
+  constexpr std::int64_t kSums = 4;  // in flight
+  a += run.a;
+  b += run.b;
+  hn::Vec<decltype(d)> sums[kSums];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  std::int64_t k = 0;
+  for (; k + kSums * kStep <= run.terms; k += kSums * kStep) {
+    for (std::int64_t i = 0; i < kSums; ++i) {
+      const auto product =
+          hn::Mul(hn::LoadU(d, a + k + i * kStep), hn::LoadU(d, b + k + i * kStep));
+      sums[i] = hn::Add(sums[i], product);
+    }
+  }
+  HWY_ALIGN T lanes[tiles::count(kStep)];
+  hn::Store(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])), d, lanes);
+  T total = 0;
+  for (const T lane : lanes) total += lane;
+  for (; k < run.terms; ++k) total += a[k] * b[k];
+  return total;
+}
+
+template <class T>
+T sum_integers(std::span<const Group> groups, const T* a, const T* b) {
+  T total = 0;
+  for (const Group& group : groups) {
+    for (const auto& runs : group.rounds) {
+      for (std::size_t i = 0; i < group.grains; ++i) total += sum_run(a, b, runs[i]);
+    }
+  }
+  return total;
+}
+
+std::uint32_t sum_words(std::span<const Group> groups, const std::uint32_t* a,
+                        const std::uint32_t* b) {
+  return sum_integers(groups, a, b);
+}
+std::uint64_t sum_long_words(std::span<const Group> groups, const std::uint64_t* a,
+                             const std::uint64_t* b) {
+  return sum_integers(groups, a, b);
+}
 float sum_tree(std::span<const Group> groups, const float* a, const float* b) {
   return sum_tree_of<float>(
       groups, [&](const Group& group, float* totals) HWY_ATTR { sum_group(a, b, group, totals); });
@@ -98,6 +143,8 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels {
 
 namespace vector_products {
+HWY_EXPORT(sum_words);
+HWY_EXPORT(sum_long_words);
 HWY_EXPORT(sum_tree);
 HWY_EXPORT(sum_wide_tree);
 }  // namespace vector_products
@@ -174,6 +221,16 @@ void VectorProducts::run(const float* a, const float* b, float* c, int part) con
 
 void VectorProducts::run(const double* a, const double* b, double* c, int part) const {
   run_with(HWY_DYNAMIC_DISPATCH(sum_wide_tree), a, b, c, part);
+}
+
+void VectorProducts::run(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c,
+                         int part) const {
+  run_with(HWY_DYNAMIC_DISPATCH(sum_words), a, b, c, part);
+}
+
+void VectorProducts::run(const std::uint64_t* a, const std::uint64_t* b, std::uint64_t* c,
+                         int part) const {
+  run_with(HWY_DYNAMIC_DISPATCH(sum_long_words), a, b, c, part);
 }
 
 }  // namespace tessera::kernels

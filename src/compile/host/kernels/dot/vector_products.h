@@ -12,9 +12,10 @@
 
 namespace tessera::kernels {
 
-/// Matrix products of floats with one row and one column, one per batch, whose grains have long
-/// runs of adjacent terms. A grain is a chain of dependent operations, so vectors hold grains: a
-/// lane each. The bits are those of GemmPlan and DotPlan.
+/// Matrix products with one row and one column, one per batch, whose grains have long runs of
+/// adjacent terms. A grain of floats is a chain of dependent operations, so vectors hold grains: a
+/// lane each. Integers may be added in any order, so vectors hold terms. The bits are those of
+/// GemmPlan and DotPlan.
 class VectorProducts {
  public:
   /// Adjacent terms.
@@ -36,6 +37,7 @@ class VectorProducts {
   static std::optional<VectorProducts> of_bf16(std::span<const GemmProblem> problems, DotUnit unit,
                                                int num_workers);
 
+  /// As of floats.
   std::int64_t flops() const;
   /// Parts are independent.
   int num_parts() const { return num_parts_; }
@@ -43,6 +45,9 @@ class VectorProducts {
   void run(const float* a, const float* b, float* c, int part) const;
   void run(const double* a, const double* b, double* c, int part) const;
   void run(const std::uint16_t* a, const std::uint16_t* b, float* c, int part) const;
+  /// Integers of either sign; they wrap around.
+  void run(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c, int part) const;
+  void run(const std::uint64_t* a, const std::uint64_t* b, std::uint64_t* c, int part) const;
 
  private:
   VectorProducts() = default;

@@ -67,15 +67,18 @@ std::vector<std::uint64_t> bits(const std::vector<T>& values) {
 
 template <class T, class Run>
 std::vector<std::uint64_t> bits_of(int num_parts, const Case<T>& made, const Run& run) {
-  std::vector<T> c(static_cast<std::size_t>(2 * made.batches), T{-1});
+  std::vector<T> c(static_cast<std::size_t>(2 * made.batches), static_cast<T>(-1));
   for (int part = num_parts; part-- > 0;) run(c.data(), part);
   return bits(c);
 }
 
 template <class T>
 std::vector<std::uint64_t> wanted_bits(const Case<T>& made) {
-  if constexpr (std::is_same_v<T, double>) {
-    const DotPlan plan(made.problem, DType::f64, 1);
+  if constexpr (!std::is_same_v<T, float>) {
+    constexpr DType kType = std::is_same_v<T, double> ? DType::f64
+                            : sizeof(T) == 8          ? DType::i64
+                                                      : DType::u32;
+    const DotPlan plan(made.problem, kType, 1);
     const auto bytes = [](const std::vector<T>& x) {
       return reinterpret_cast<const std::byte*>(x.data());
     };
@@ -121,6 +124,10 @@ void expect_the_bits_of_plans() {
 
 TEST(VectorProducts, HaveTheBitsOfGemmOnEveryTarget) { expect_the_bits_of_plans<float>(); }
 TEST(VectorProducts, HaveTheBitsOfDotPlansOnEveryTarget) { expect_the_bits_of_plans<double>(); }
+TEST(VectorProducts, OfIntegersWrapAround) {
+  expect_the_bits_of_plans<std::uint32_t>();
+  expect_the_bits_of_plans<std::uint64_t>();
+}
 
 /// Factors and sums of all sizes, some of them so small that units replace them by zeros.
 void scale(Random& random, std::vector<float>& values) {
