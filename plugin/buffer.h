@@ -9,11 +9,11 @@
 
 namespace tessera::plugin {
 
-/// The elements of a tile, which several devices may hold. They are there once `ready` has ended
-/// well.
+/// The elements of a tile, which several devices may hold. They are available once `ready` has
+/// ended without a failure.
 struct Tile {
   CompletionPtr ready;
-  run::BufferPtr data;  // written by the program that computes it, before `ready` ends
+  run::BufferPtr data;  // set by the program that computes it, before `ready` ends
 };
 using TilePtr = std::shared_ptr<Tile>;
 
@@ -33,10 +33,10 @@ struct Buffer {
          tessera::plugin::TilePtr tile);
 
   std::size_t num_bytes() const;
-  /// Throws UserError if it was deleted or donated.
+  /// Throws UserError if the buffer was deleted or donated.
   tessera::plugin::TilePtr tile() const;
   bool is_deleted() const;
-  /// Gives up the tile; returns it, or nullptr if it was gone already.
+  /// Gives up the tile and returns it; nullptr if it was already given up.
   tessera::plugin::TilePtr release();
 
  private:

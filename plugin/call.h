@@ -1,4 +1,4 @@
-// How functions enter the table of the plugin.
+// Puts functions into the plugin's function table.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ abi::Error* guarded(void* arguments) {
   }
 }
 
-/// Enters a function, whose argument says which one it is.
+/// Puts a function into the table. The type of its argument says which entry it is.
 template <typename Arguments, void (*body)(Arguments&)>
 void enter(abi::PluginApi& api) {
   api.functions[static_cast<std::size_t>(Arguments::kFunction)] = guarded<Arguments, body>;

@@ -62,8 +62,8 @@ int checked_count(std::int64_t count, const std::string& found) {
   return static_cast<int>(count);
 }
 
-/// The environment, then the option, then the number of virtual CPU devices that a program asks XLA
-/// for: programs that try out a mesh on the CPU do so.
+/// Uses the environment variable, then the option, then the number of virtual CPU devices that the
+/// program requests from XLA, as programs that try out a mesh on the CPU do.
 int number_of_devices(const abi::ClientCreate& arguments) {
   if (const char* variable = std::getenv("TESSERA_NUM_DEVICES")) {
     const std::optional<int> count = number_in(variable);
@@ -128,7 +128,7 @@ void local_id(abi::LocalId& a) { a.value = a.object->description.id; }
 void device_memories(abi::DeviceMemories& a) { set_list(a, std::span(a.object->memories)); }
 void default_memory(abi::DefaultMemory& a) { a.value = a.object->memories[0]; }
 
-/// Devices share the memory of the process; tiles that several of them hold exist once.
+/// Devices share the memory of the process; a tile that several devices hold exists only once.
 void memory_in_use(abi::DeviceMemory& a) {
   a.bytes_in_use = run::buffer_bytes();
   a.peak_bytes_in_use = {.value = run::Buffer::peak_bytes(), .is_set = true};

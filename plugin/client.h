@@ -1,4 +1,4 @@
-// Devices, their memories, and the client that has them.
+// Devices, their memories, and the client that owns them.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tessera::plugin {
 
-/// The default one first.
+/// The kinds of memory, the default one first.
 inline constexpr std::array<std::string_view, 3> kMemoryKinds = {"device", "pinned_host",
                                                                  "unpinned_host"};
 
@@ -32,7 +32,7 @@ struct Memory {
   std::string text;
 };
 
-/// A virtual device. All compute on the same threads.
+/// A virtual device. All devices compute on the same threads.
 struct Device {
   DeviceDescription description;
   std::array<Memory, tessera::plugin::kMemoryKinds.size()> held;
@@ -60,7 +60,7 @@ struct Client {
 namespace tessera::plugin {
 
 inline constexpr std::string_view kPlatform = "tessera";
-/// Of this library.
+/// The version of this library.
 std::string_view version();
 
 void fill_client_functions(abi::PluginApi& api);

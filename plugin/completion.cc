@@ -119,7 +119,7 @@ void WorkQueue::run() {
     is_busy_ = true;
     lock.unlock();
     work();
-    work = nullptr;  // frees what it holds before anybody is told
+    work = nullptr;  // frees what it holds before the queue counts as idle
     lock.lock();
     is_busy_ = false;
   }

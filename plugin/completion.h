@@ -12,17 +12,17 @@
 
 namespace tessera::plugin {
 
-/// Ends once, with or without a failure. Any thread may wait for it.
+/// Something that ends once, with or without a failure. Any thread may wait for it.
 class Completion {
  public:
   using Callback = std::function<void(const FailurePtr&)>;
 
   void finish(FailurePtr failure = nullptr);
   bool is_done() const;
-  /// The failure, once it has ended. For a function that a program calls, what has not ended runs
-  /// after that program: then this is a failure that says so.
+  /// Waits for the end; returns the failure, if any. In a function that a program calls, work that
+  /// has not ended would run only after that program, so this returns a failure that says so.
   FailurePtr wait() const;
-  /// Calls back when it ends, in the thread that ends it; at once if it has ended.
+  /// Calls `callback` when it ends, on the thread that ends it; at once if it has already ended.
   void when_done(Callback callback);
 
  private:
@@ -34,24 +34,24 @@ class Completion {
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
-/// One that has ended well.
+/// A completion that has ended without a failure.
 CompletionPtr completed();
-/// The completion itself; where wait() would be a failure, one that has ended with that.
+/// The completion itself or, where wait() would return a failure, one that ended with that failure.
 CompletionPtr awaited(CompletionPtr completion);
 
-/// Does work in the order in which it comes, so what a program reads is there when it starts.
+/// Does work in the order of arrival, so what a program reads is computed before it starts.
 class WorkQueue {
  public:
   WorkQueue();
-  /// Does what is left first.
+  /// Finishes the remaining work first.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
   /// `work` must not throw.
   void add(std::function<void()> work);
-  /// Does the work in the calling thread if there is none before it; otherwise adds it. For work
-  /// that is shorter than waking up a thread.
+  /// Does the work on the calling thread if no other work is pending; otherwise adds it. For work
+  /// that takes less time than waking up a thread.
   void add_short(std::function<void()> work);
 
  private:

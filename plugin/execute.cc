@@ -38,9 +38,9 @@ void Call::run() {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       run::Tiles tiles;
       for (TilePtr& tile : arguments[i]) {
-        // Done already, unless the program that computes it is on another client.
+        // Already done, unless the program that computes it runs on another client.
         if (const FailurePtr earlier = tile->ready->wait()) throw Failed(earlier);
-        // The program may overwrite what nobody else holds.
+        // The program may overwrite tiles that nobody else holds.
         const bool is_own = is_donated[i] && tile.use_count() == 1;
         tiles.push_back(is_own ? std::move(tile->data) : tile->data);
       }
@@ -66,7 +66,7 @@ void Call::run() {
                    .cure = "call the jitted function, which compiles again when arguments change"});
 }
 
-/// The tiles of one argument. Those of a donated one are taken out of its buffers.
+/// The tiles of one argument. If it is donated, takes them out of its buffers.
 std::vector<TilePtr> tiles_of(const abi::Execute& a, std::size_t number, const Port& port,
                               bool is_donated) {
   std::vector<TilePtr> tiles(port.num_tiles);
@@ -126,8 +126,8 @@ std::shared_ptr<Call> call_of(const abi::Execute& a) {
   return call;
 }
 
-/// Programs that call Python have run when this returns, so that what they print and raise belongs
-/// to this call, as on JAX's own CPU backend.
+/// Starts the call. A program that calls Python has finished when this returns, so what it prints
+/// and raises belongs to this call, as on JAX's own CPU backend.
 void start(const std::shared_ptr<Call>& call, WorkQueue& queue) {
   const bool calls_host = call->compiled->program.calls_host();
   const auto work = [call] { call->run(); };

@@ -1,4 +1,4 @@
-// Errors on their way to JAX: no exception crosses the interface.
+// Errors on their way to JAX. No exception crosses the interface.
 #pragma once
 
 #include <exception>
@@ -17,10 +17,10 @@ struct Failure {
 };
 using FailurePtr = std::shared_ptr<const Failure>;  // nullptr: none
 
-/// What the exception that is being handled says. `user_code` is the code of mistakes of the user.
+/// The exception that is being handled, as a Failure. `user_code` is the code for UserError.
 FailurePtr current_failure(int user_code = abi::kInvalidArgument);
 
-/// Thrown by functions of the plugin for what an error that exists already says.
+/// Thrown by functions of the plugin to pass on a failure that already exists.
 class Failed : public std::exception {
  public:
   explicit Failed(FailurePtr failure) : failure_(std::move(failure)) {}

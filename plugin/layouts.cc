@@ -10,7 +10,7 @@
 
 namespace tessera::run::pjrt::abi {
 
-/// `text` has the dimensions from minor to major, as in {1,0}.
+/// `text` lists the dimensions from minor to major: {1,0}.
 struct HeldLayout {
   std::string text;
 };
@@ -21,7 +21,7 @@ namespace tessera::plugin {
 
 namespace {
 
-// The caller has nothing to free, but calls this.
+// The caller always calls this function, although there is nothing to free.
 void free_nothing(void* /*owner*/) {}
 
 void text(abi::TextOfLayout& a) {

@@ -1,4 +1,4 @@
-// The order of the elements of arrays, which is always row-major.
+// The layout of arrays, which is always row-major.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace tessera::plugin {
 
-/// Lives as long as the process.
+/// The result lives as long as the process.
 const abi::HeldLayout* row_major_layout(std::size_t rank);
 
-/// Without it JAX asks for the text of each program that it loads, to read the layouts from it, and
-/// takes longer to convert the text than Tessera to compile it.
+/// Without this extension, JAX asks for the text of each program that it loads to read the layouts
+/// from it, and converting the text takes longer than Tessera takes to compile the program.
 abi::LayoutsExtension layouts_extension();
 
 }  // namespace tessera::plugin

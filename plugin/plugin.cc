@@ -1,4 +1,4 @@
-// The table of functions that JAX asks for.
+// The function table that JAX asks for.
 #include <array>
 #include <cstddef>
 #include <string>
@@ -15,10 +15,10 @@ namespace tessera::plugin {
 
 namespace {
 
-/// The version of the interface that the table has.
+/// The minor version of the interface that the table implements.
 constexpr int kMinor = 100;
 
-// Sizes of the structs of that version: a field that is missing would shift all others.
+// The sizes of the structs in that version: a missing field would shift all later ones.
 static_assert(sizeof(abi::NamedValue) == 56);
 static_assert(sizeof(abi::ClientCreate) == 88);
 static_assert(sizeof(abi::DeviceMemory) == 192);
@@ -48,7 +48,7 @@ void fill_unsupported(abi::PluginApi& api, std::index_sequence<numbers...>) {
   ((api.functions[numbers] = unsupported<numbers>), ...);
 }
 
-// Functions that take errors cannot fail.
+// Functions that take an error cannot fail.
 abi::Error* destroy_error(void* arguments) {
   delete static_cast<abi::ErrorDestroy*>(arguments)->error;
   return nullptr;
@@ -69,7 +69,7 @@ abi::Error* error_code(void* arguments) {
 abi::Error* no_payload(void* /*arguments*/) { return nullptr; }
 
 void attributes(abi::PluginAttributes& a) {
-  // The version of StableHLO in which programs are to come.
+  // The version of StableHLO that JAX must use for programs.
   static constexpr std::array<std::int64_t, 3> kStableHlo = {1, 13, 0};
   static const abi::NamedValue kVersion = [] {
     constexpr std::string_view kName = "stablehlo_current_version";

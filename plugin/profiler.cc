@@ -63,8 +63,8 @@ void stop(abi::ProfilerCall& arguments) {
   arguments.profiler->space = profile::space_for_jax(detail::stop_recording({}));
 }
 
-/// JAX reads the memory of the profiler. The interface also lets callers ask for the size first and
-/// bring memory of their own.
+/// JAX reads the memory of the profiler directly. The interface also lets callers ask for the size
+/// first and then provide their own memory.
 void collect(abi::ProfilerData& arguments) {
   std::string& space = arguments.profiler->space;
   auto* const data = reinterpret_cast<std::uint8_t*>(space.data());

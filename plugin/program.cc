@@ -61,7 +61,7 @@ std::string hex(std::string_view data) {
   return text;
 }
 
-/// The number of a memory kind; the default one if there is none of this name.
+/// The number of a memory kind; that of the default kind if there is none of this name.
 std::size_t kind_number(std::string_view name) {
   const auto* const found = std::ranges::find(kMemoryKinds, name);
   return found == kMemoryKinds.end() ? 0 : static_cast<std::size_t>(found - kMemoryKinds.begin());

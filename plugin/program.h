@@ -13,7 +13,7 @@
 
 namespace tessera::plugin {
 
-/// How an argument or a result lies on the devices of a program.
+/// How an argument or a result is laid out over the devices of a program.
 struct Port {
   abi::ElementType type;
   std::size_t num_tiles = 1;
@@ -22,7 +22,7 @@ struct Port {
   std::size_t memory_kind = 0;                  // of a result
 };
 
-/// Lists in the form in which the interface wants them.
+/// A list of texts in the form that the interface requires.
 struct Texts {
   std::vector<std::string> texts;
   std::vector<const char*> starts;
@@ -34,14 +34,14 @@ struct CompiledProgram {
   CompiledProgram(std::string code, const CompileOptions& options);
 
   detail::ModuleProgram program;
-  std::string code;  // as JAX has made it
-  /// What one device computes, for as_text(): made when it is first asked for.
+  std::string code;  // as JAX passed it
+  /// What one device computes, for as_text(). Made on the first call.
   const std::string& text() const;
   std::string fingerprint;
   std::vector<Port> arguments;
   std::vector<Port> results;
   std::size_t num_partitions = 1;
-  bool is_short = false;  // takes no longer than waking up a thread
+  bool is_short = false;  // takes no more time than waking up a thread
   Texts argument_shardings;
   Texts result_shardings;
   Texts memory_kinds;
@@ -66,7 +66,7 @@ abi::Error* result_shardings(void* arguments);
 
 namespace tessera::run::pjrt::abi {
 
-/// A handle of its own, which may outlive the Loaded.
+/// A separate handle, which may outlive the Loaded.
 struct Compiled {
   std::shared_ptr<const tessera::plugin::CompiledProgram> held;
 };

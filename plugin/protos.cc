@@ -73,8 +73,8 @@ void read_build_options(protozero::pbf_reader message, CompileOptions& options) 
   }
 }
 
-/// XLA's options change nothing here. Their list differs between versions and platforms, so only
-/// the prefix that they share is checked.
+/// XLA's options have no effect here. Which options exist depends on version and platform, so only
+/// their common prefix is checked.
 void check_override(protozero::pbf_reader message) {
   std::string name;
   while (message.next(kOverrideName)) name = message.get_string();
@@ -85,7 +85,7 @@ void check_override(protozero::pbf_reader message) {
                    .cure = "correct or remove it in compiler_options"});
 }
 
-/// What the terms of a value are joined by; without a note they are summed.
+/// Adds a note with the reduction that joins the terms of a value. Without a note, they are summed.
 void add_reduction(protozero::pbf_writer& message, std::string_view reduction) {
   if (reduction == "reduce_sum") return;
   protozero::pbf_writer note(message, sharding::kNotes);
@@ -138,7 +138,7 @@ std::string op_sharding(const run::Placement& placement, HiddenDims hidden) {
   protozero::pbf_writer message(bytes);
   const Layout& layout = placement.layout;
   const std::int64_t num_devices = placement.mesh.num_devices();
-  std::vector<std::int64_t> counts;  // per dimension: first those of the terms
+  std::vector<std::int64_t> counts;  // of shards per dimension, those of the terms first
   std::int64_t num_tiles = 1;
   std::int64_t num_terms = 1;
   for (std::size_t dim = 0; dim + hidden.parts < placement.type.shape.size(); ++dim) {
@@ -152,8 +152,8 @@ std::string op_sharding(const run::Placement& placement, HiddenDims hidden) {
     if (num_terms > 1) add_reduction(message, hidden.reduction);
     return bytes;
   }
-  // The devices of the first tile, then those of the second one, ...; tiles are numbered row-major.
-  // Of a tile those of the first term come first.
+  // The devices of the first tile, then those of the second, ...; tiles are numbered row-major.
+  // Within a tile, the devices of the first term come first.
   std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(num_tiles * num_terms));
   for (std::int64_t device = 0; device < num_devices; ++device) {
     const AtomDigits digits = device_digits(placement.mesh, device);

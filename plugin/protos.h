@@ -1,4 +1,4 @@
-// Messages of protocol buffers that JAX and the plugin exchange.
+// Protocol buffer messages that JAX and the plugin exchange.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct CompileOptions {
   int num_partitions = 1;
   std::vector<int> devices;  // per partition; empty: 0, 1, ...
 };
-/// Throws UserError for bytes that are no such message.
+/// Parses a CompileOptionsProto. Throws UserError for bytes that are not such a message.
 CompileOptions read_compile_options(std::string_view bytes);
 
 /// DeviceAssignmentProto of one replica.
 std::string device_assignment(const std::vector<int>& devices);
-/// Dimensions that JAX does not see: in front those that hold terms of a reduction, behind the one
-/// that holds the parts of complex numbers.
+/// Dimensions that JAX does not see: leading ones that hold the terms of a reduction, and a last
+/// one that holds the parts of complex numbers.
 struct HiddenDims {
   std::size_t terms = 0;
   std::string_view reduction = "reduce_sum";

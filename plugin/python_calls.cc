@@ -13,7 +13,7 @@ namespace tessera::plugin {
 
 namespace {
 
-/// Those who call hold `mutex` shared, so that Python ends after the last call.
+/// Callers hold `mutex` shared, so Python can end only after the last call.
 struct Registered {
   std::shared_mutex mutex;
   PythonCalls calls;
@@ -90,7 +90,7 @@ detail::HostCall python_function(std::int64_t number, const Span& where) {
 
 }  // namespace tessera::plugin
 
-/// nullptr: Python is about to end. Returns when no call is running.
+/// nullptr means that Python is about to end. Returns when no call is running.
 extern "C" __attribute__((visibility("default"))) void tessera_set_python_calls(
     const tessera::plugin::PythonCalls* calls) {
   tessera::plugin::Registered& python = tessera::plugin::registered();

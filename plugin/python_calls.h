@@ -1,4 +1,5 @@
-// Functions in Python that programs call while they run. The package for JAX registers how.
+// Python functions that programs call while they run. The package for JAX registers how to call
+// them.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,14 @@
 
 namespace tessera::plugin {
 
-/// What the package does for the plugin. Functions have numbers. The first three take the lock of
-/// Python's interpreter, so nobody may wait for them who holds it.
+/// What the package does for the plugin. Python functions have numbers. The first three members
+/// take the lock of Python's interpreter, so a thread that holds it must not wait for them.
 struct PythonCalls {
-  /// Calls a function with the elements of its arguments and lets it write those of its results. If
-  /// that fails, calls tessera_call_failed with `failure` and a text.
+  /// Calls a function with the elements of its arguments; the function writes the elements of its
+  /// results. If that fails, calls tessera_call_failed with `failure` and a text.
   void (*call)(std::int64_t number, const std::byte* const* arguments, std::byte* const* results,
                void* failure) = nullptr;
-  /// Keeps a function alive until as many calls of `release`. False if there is none.
+  /// Keeps a function alive until `release` was called as often. False if there is none.
   bool (*hold)(std::int64_t number) = nullptr;
   void (*release)(std::int64_t number) = nullptr;
   // Python's own PyGILState_Check, PyEval_SaveThread and PyEval_RestoreThread.
@@ -25,8 +26,8 @@ struct PythonCalls {
   void (*take_lock)(void* state) = nullptr;
 };
 
-/// Gives the lock of Python's interpreter to others while it exists, if its thread holds the lock.
-/// Make one before waiting for programs.
+/// While it exists, releases the lock of Python's interpreter, if this thread holds it. Make one
+/// before waiting for programs.
 class WithoutPythonLock {
  public:
   WithoutPythonLock();
@@ -39,7 +40,7 @@ class WithoutPythonLock {
   void* state_ = nullptr;
 };
 
-/// The function of this number, which lives as long as the result; empty if there is none.
+/// The function with this number. It lives as long as the result; empty if there is none.
 detail::HostCall python_function(std::int64_t number, const Span& where);
 
 }  // namespace tessera::plugin

@@ -1,4 +1,4 @@
-// config.json, as Hugging Face lays out a folder with GPT-2.
+// Reads config.json from a GPT-2 folder in Hugging Face's layout.
 #pragma once
 
 #include <cerrno>
@@ -62,7 +62,7 @@ class ConfigReader {
     if (!is_right) fail(std::string(name) + " is not the id of a token");
     return object_[name].get<int>();
   }
-  /// Throws the error for a configuration that cannot be used.
+  /// Throws the error for a configuration that is not supported.
   [[noreturn]] void fail(const std::string& found) const {
     throw UserError({.what = "gpt2: the configuration is not one of GPT-2",
                      .found = path_ + ": " + found,
@@ -90,7 +90,7 @@ inline Activation activation_of(const ConfigReader& reader) {
 
 }  // namespace detail
 
-/// The sizes of the model in a folder. Throws UserError for what is not GPT-2.
+/// The sizes of the model in a folder. Throws UserError if it is not a GPT-2.
 inline Config read_config(const std::string& folder) {
   const detail::ConfigReader reader(folder);
   const std::string type = reader.text("model_type", "gpt2");

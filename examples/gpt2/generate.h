@@ -10,7 +10,7 @@
 namespace gpt2 {
 
 struct GenerateOptions {
-  std::int64_t tokens = 64;    // at most, behind the prompts
+  std::int64_t tokens = 64;    // the most tokens to add to a prompt
   std::int64_t sequences = 1;  // different continuations of each prompt
   nn::SamplingOptions sampling = {};
   std::int64_t seed = 0;
@@ -19,8 +19,8 @@ struct GenerateOptions {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// Tokens of the sequences, in steps: `sequences` of each prompt, one prompt after the other. The
-/// tokens depend on the prompt and the seed, neither on the mesh nor on the other prompts.
+/// Generates one token per sequence and step. Each prompt has `sequences` sequences, one prompt
+/// after the other. Tokens depend on the prompt and the seed, not on the mesh or other prompts.
 class Generator {
  public:
   /// Reads the prompts, which all have the same number of tokens, at least one.
@@ -35,7 +35,7 @@ class Generator {
                                                                          Array ids, Key key) {
               const Key drawn = random::fold_in(key, cache[0].length);
               const Array logits = m.next_logits(ids, cache);
-              // Each prompt gets the draws that it would get alone.
+              // Each prompt gets the same random draws that it would get alone.
               const auto draw = [&](const Array& rows) {
                 return nn::sample(drawn, rows, sampling);
               };

@@ -22,8 +22,8 @@ struct Config {
   double epsilon = 1e-5;         // of the norms
   double deviation = 0.02;       // of initial kernels and embeddings
   bool is_tied = true;           // the head is the token embedding
-  double dropout = 0;            // in training, of embeddings and of what blocks add
-  double attention_dropout = 0;  // in training, of the probabilities of attention
+  double dropout = 0;            // in training: the rate for embeddings and what blocks add
+  double attention_dropout = 0;  // in training: the rate for attention probabilities
   DType dtype = DType::f32;      // of activations; parameters are f32
   std::optional<int> end = {};   // the token that ends a text
 };
@@ -90,7 +90,7 @@ struct Block {
                  activation)
 };
 
-/// What the blocks remember of earlier positions.
+/// The keys and values of earlier positions, per block.
 using Cache = std::vector<nn::AttentionCache>;
 
 /// An empty cache for texts of up to `capacity` tokens.
@@ -154,11 +154,11 @@ struct GPT2 {
   }
 };
 
-/// The token that follows each one, and -1, which is no token, behind the last.
+/// For each token, the next one; -1, which is not a token, after the last.
 inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0}, {0, 1}, -1); }
 
-/// Mean cross-entropy in nats of predicting each token from those before it. With `recomputes` the
-/// logits are made in blocks, and again in the derivative.
+/// Mean cross-entropy in nats of predicting each token from those before it. With `recomputes`,
+/// logits are computed in blocks, and again in the derivative.
 inline Array next_token_loss(const GPT2& model, const Array& ids, bool recomputes = false,
                              const nn::Mode& mode = nn::Mode::eval()) {
   const Array labels = next_tokens(ids);

@@ -1,4 +1,4 @@
-// Weights of GPT-2 in Hugging Face's files: their names, and how they become our parameters.
+// GPT-2 weights in Hugging Face's files: their names, and how they map to our parameters.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace gpt2 {
 
-/// A parameter of ours as a part of a tensor of theirs. Equal parts lie along the last dimension.
+/// Maps our parameter to a part of their tensor. Equal parts lie along the last dimension.
 struct Mapped {
   std::string path;  // of the parameter
   std::string name;  // of the tensor
@@ -25,7 +25,7 @@ struct Mapped {
   bool is_transposed = false;
 };
 
-/// The parameters of a model and their tensors. Names are those without `transformer.` before them.
+/// The parameters of a model and their tensors. Names have no `transformer.` prefix.
 inline std::vector<Mapped> name_map(const Config& c) {
   const std::int64_t f = c.features;
   std::vector<Mapped> map = {{"wte/embedding", "wte.weight", {c.vocab, f}},
@@ -65,18 +65,18 @@ namespace detail {
 
 inline constexpr const char* kPrefix = "transformer.";
 
-/// The name in the map of a tensor of a file.
+/// The name in the map for a tensor in a file.
 inline std::string plain_name(const std::string& name) {
   return name.starts_with(kPrefix) ? name.substr(std::string(kPrefix).size()) : name;
 }
 
-/// Whether a tensor is none of the weights: masks that old files hold, and the copy of a tied head.
+/// Whether a tensor is not a weight: a mask in old files, or the copy of a tied head.
 inline bool is_ignored(const std::string& name, const Config& c) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          (c.is_tied && name == "lm_head.weight");
 }
 
-/// What is wrong with the tensors of a file, one text each.
+/// The problems with the tensors of a file, one text each.
 inline std::vector<std::string> problems_of(const std::vector<checkpoint::FileTensor>& found,
                                             const std::vector<Mapped>& map, const Config& c) {
   std::map<std::string, const checkpoint::FileTensor*> by_name;
@@ -103,7 +103,7 @@ inline std::vector<std::string> problems_of(const std::vector<checkpoint::FileTe
   return problems;
 }
 
-/// The parameter that is this part of a tensor.
+/// The parameter that corresponds to this part of a tensor.
 inline Array parameter_of(const Mapped& item, const Array& tensor, const Shape& shape) {
   Array x = astype(tensor, DType::f32);
   if (item.parts > 1) x = split(x, item.parts, -1)[static_cast<std::size_t>(item.part)];
@@ -112,8 +112,8 @@ inline Array parameter_of(const Mapped& item, const Array& tensor, const Shape& 
 
 }  // namespace detail
 
-/// The model with the weights of model.safetensors, or of several files with an index, in a folder.
-/// Throws UserError with a list of what is missing, extra or misshaped.
+/// The model with the weights in a folder: model.safetensors, or several files with an index.
+/// Throws UserError with a list of tensors that are missing, extra or of the wrong shape.
 inline GPT2 read_weights(const std::string& folder, const Config& c) {
   const GPT2 shapes = eval_shape([&] { return GPT2(nn::Scope(Key(0)), c); });
   const std::vector<Mapped> map = name_map(c);
@@ -151,7 +151,7 @@ inline GPT2 read_weights(const std::string& folder, const Config& c) {
   return tree_replace(shapes, leaves);
 }
 
-/// Writes the weights as Hugging Face does, for read_weights() and for their library.
+/// Writes the weights in Hugging Face's format, for read_weights() and for their library.
 inline void write_weights(const std::string& path, const GPT2& model, const Config& c) {
   std::map<std::string, Array> leaves;
   for (const auto& [name, x] : checkpoint::named_arrays(model)) leaves[name] = x;

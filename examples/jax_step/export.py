@@ -45,7 +45,7 @@ labels = jax.random.randint(jax.random.key(2), (16,), 0, SIZES[-1])
 jitted = jax.jit(step, donate_argnums=0)
 exported = jax.export.export(jitted)(state, x, labels)
 (folder / "step.mlirbc").write_bytes(exported.mlir_module_serialized)
-# Named by their place among the leaves of the arguments.
+# The names are the positions among the leaves of the arguments.
 leaves = jax.tree.leaves((state, x, labels))
 save_file({f"{i:03}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
           folder / "start.safetensors")

@@ -1,5 +1,5 @@
-// Trains with a step that export.py has written, without Python: example_jax_step FOLDER
-// CHECKPOINT. A batch that is split over a mesh changes no bits. The trained state is saved.
+// Trains without Python, with a step that export.py has written, and saves the trained state.
+// Usage: example_jax_step FOLDER CHECKPOINT. Splitting the batch over a mesh changes no bits.
 
 #include <cstdio>
 #include <fstream>

@@ -14,11 +14,11 @@ struct ExpertConfig {
   std::int64_t d_model = 16;
   std::int64_t d_ff = 32;
   std::int64_t experts = 8;
-  std::int64_t capacity = 4;  // how many tokens an expert takes from a group
+  std::int64_t capacity = 4;  // the number of tokens that an expert takes from each group
 };
 
-/// Assigns each token of a group to a slot of an expert: [S,E,C], 1 or 0. Tokens for which no slot
-/// is left are dropped. `gates` [S,E].
+/// Assigns each token of a group to a slot of an expert: gates [S,E] -> [S,E,C], each 1 or 0.
+/// Tokens that find no free slot are dropped.
 inline Array dispatch_of(const Array& gates, std::int64_t capacity) {
   const Array choice = one_hot(argmax(gates), gates.dim(1), DType::i32);
   const Array place = sum(cumsum(choice, 0) * choice, -1) - 1;
@@ -37,7 +37,7 @@ struct Experts {
         down(scope.param("down", split(), {c.experts, c.d_ff, c.d_model})),
         capacity(c.capacity) {}
 
-  /// Tokens [N,F] -> [N,F]. Each device's tokens are a group.
+  /// Tokens [N,F] -> [N,F]. The tokens of each device are one group.
   Array operator()(const Array& x) const {
     const auto on_device = [&](const Array& tokens, const Array& routes, const Array& rise,
                                const Array& fall) {
@@ -53,7 +53,7 @@ struct Experts {
                                  .out_specs = P{"expert"}})(x, router, up, down);
   }
 
-  /// The same without a mesh, with every expert on every token; `groups` replaces the devices.
+  /// The same without a mesh: every expert computes every token. `groups` replaces the devices.
   Array evaluate_densely(const Array& x, std::int64_t groups) const {
     const Array gates = softmax(dot(x, router));
     const Array by_group = reshape(gates, {groups, x.dim(0) / groups, gates.dim(1)});

@@ -20,8 +20,8 @@ struct Seen {
   TESSERA_TREE(result, maximum, sum)
 };
 
-/// Adds one block of keys and values: q [B,T,H,D] is scaled, kv [2,B,T,H,D] is from device
-/// `source`.
+/// Adds one block of keys and values: q [B,T,H,D] is already scaled, kv [2,B,T,H,D] is from
+/// device `source`.
 inline Seen attend(const Seen& seen, const Array& q, const Array& kv, const Array& own,
                    const Array& source, bool is_causal) {
   Array scores = einsum("bqhd,bkhd->bhqk", q, kv[0]);
@@ -39,8 +39,8 @@ inline Seen attend(const Seen& seen, const Array& q, const Array& kv, const Arra
           .sum = seen.sum * shrink + sum(weights, -1, keepdims)};
 }
 
-/// softmax(q k^T / sqrt(D)) v in a function that is mapped over `axis`. q, k and v [B,T,H,D] are
-/// this device's part of the sequence. Keys and values move once per iteration.
+/// softmax(q k^T / sqrt(D)) v, within a function that is mapped over `axis`. q, k and v [B,T,H,D]
+/// are this device's part of the sequence. Keys and values move once per iteration.
 inline Array ring_attention(const Array& q, const Array& k, const Array& v, const std::string& axis,
                             bool is_causal) {
   const std::int64_t count = axis_size(axis);

@@ -61,7 +61,7 @@ struct Block {
             scope.param("value", init, {c.d_model, c.heads, width})};
   }
 
-  /// The values between the two matrices of a half: heads [B,T,H,D] or features [B,T,M] are split.
+  /// Splits the values between the two matrices of a half: heads [B,T,H,D] or features [B,T,M].
   Array inner(const Array& x) const { return with_sharding_constraint(x, *within); }
 
   Array attention(const Array& x) const {

@@ -1,6 +1,6 @@
 // An embedding table and a cross-entropy whose vocabulary is split over an axis. Devices look up
-// the rows that they hold, and exchange rows and per-token maxima and sums instead of tables and
-// logits. Nothing in this code says so; it follows from the shardings of the table and the head.
+// the rows that they hold. They exchange rows and per-token maxima and sums, not tables and logits.
+// Nothing in this code says so; it follows from the shardings of the table and the head.
 #pragma once
 
 #include <tessera/tessera.h>

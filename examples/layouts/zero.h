@@ -11,8 +11,8 @@ using namespace tessera;
 
 enum class Zero {
   optimizer = 1,   // the optimiser's slots are split
-  gradients = 2,   // gradients too: a reduce-scatter instead of an all-reduce
-  parameters = 3,  // parameters too (FSDP): gathered where they are used
+  gradients = 2,   // also the gradients: a reduce-scatter instead of an all-reduce
+  parameters = 3,  // also the parameters (FSDP): gathered where they are used
 };
 
 /// The shardings of a TrainState, abstract or not. Leaves are split as by fsdp_shardings.

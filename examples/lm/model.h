@@ -86,7 +86,7 @@ struct LM {
   }
 };
 
-/// The token that follows each one, and -1, which is no token, behind the last.
+/// For each token, the next one; -1, which is not a token, after the last.
 inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0}, {0, 1}, -1); }
 
 /// The mean over all tokens that have a next one.
@@ -99,7 +99,7 @@ inline Array next_token_loss(const Array& logits, const Array& ids) {
   return mean_of_tokens(cross_entropy(logits, next_tokens(ids)));
 }
 
-/// The same without the logits in memory; its derivative makes them again.
+/// The same without holding the logits in memory; its derivative computes them again.
 inline Array next_token_loss(const LM& model, const Array& ids) {
   const Array x = model.features(ids);
   const Array kernel = astype(model.head.kernel, x.dtype());

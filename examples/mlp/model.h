@@ -15,7 +15,7 @@ struct Config {
   bool use_scan = true;
 };
 
-/// relu(x W1) W2: the batch over `data`, the hidden features over `model`.
+/// relu(x W1) W2, with the batch split over `data` and the hidden features over `model`.
 struct DotReluDot {
   static constexpr const char* kName = "DotReluDot";
   static SpecEntry layer_axis() { return none; }
@@ -57,7 +57,7 @@ struct LogicalDotReluDot {
   TESSERA_MODULE(w1, w2)
 };
 
-/// Layers as one compiled loop over stacked weights, or one after the other.
+/// The layers, as one compiled loop over stacked weights or one after the other.
 template <typename Layer>
 struct Stack {
   std::optional<nn::Scanned<Layer>> scanned;

@@ -1,5 +1,5 @@
 // A deep transformer whose blocks are computed again in the backward pass. It is trained on
-// microbatches, whose gradients are added in a compiled loop or which run through the stages of a
+// microbatches. A compiled loop adds up their gradients, or they run through the stages of a
 // pipeline.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Config {
   std::int64_t heads = 8;
   std::int64_t layers = 8;
   std::int64_t microbatches = 4;
-  std::int64_t stages = 1;   // of a pipeline; must divide the number of layers
+  std::int64_t stages = 1;   // of the pipeline; must divide the number of layers
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
@@ -78,7 +78,7 @@ inline Array loss_of(const Transformer& model, const Array& x, const Array& targ
   return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
 }
 
-/// Of one micro-batch.
+/// The loss of one microbatch.
 inline std::tuple<Array, Transformer> loss_and_grads(const Transformer& params, const Array& x,
                                                      const Array& targets) {
   return value_and_grad([&](const Transformer& model) { return loss_of(model, x, targets); })(
@@ -90,7 +90,7 @@ inline Array microbatches(const Array& xs, std::int64_t count) {
   return reshape(xs, {count, xs.dim(0) / count, xs.dim(1), xs.dim(2)});
 }
 
-/// Losses and gradients of microbatches of xs and targets [B,T,d_model], added by an explicit loop.
+/// Losses and gradients of the microbatches of xs and targets [B,T,d_model], added in a loop.
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count) {
   using Total = std::tuple<Array, Transformer>;
@@ -105,7 +105,7 @@ inline std::tuple<Array, Transformer> accumulate(const Transformer& params, cons
       .first;
 }
 
-/// The same, with microbatches that run through the stages in the order of `schedule`.
+/// The same, but the microbatches run through the stages in the order of `schedule`.
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count,
                                                  const Schedule& schedule) {

@@ -57,7 +57,7 @@ void one_program() {
         device_put(state, shardings));
 }
 
-/// The first lines of the list of tasks, from the first one of that name.
+/// The first lines of the list of tasks, beginning with the first task of that name.
 void print_tasks(const std::string& text, const std::string& name, int num_lines) {
   std::istringstream lines(text.substr(text.find("task[name=" + name)));
   std::string line;

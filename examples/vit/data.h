@@ -9,12 +9,12 @@ namespace vit {
 
 using namespace tessera;
 
-// Means and deviations of the channels of CIFAR-10, as fractions of 255.
+// Means and standard deviations of the channels of CIFAR-10, as fractions of 255.
 inline constexpr std::array kMeans = {0.4914, 0.4822, 0.4465};
 inline constexpr std::array kDeviations = {0.2023, 0.1994, 0.2010};
 inline constexpr std::int64_t kDataSeed = 12;
 
-/// Makes images f32 with a mean of about 0 and a deviation of about 1.
+/// Converts images to f32 with a mean of about 0 and a standard deviation of about 1.
 inline data::Record normalise(data::Record x) {
   x[0] = data::normalised(x[0], kMeans, kDeviations);
   return x;
@@ -31,8 +31,8 @@ inline data::Record flip(data::Record x, data::RecordRandom& random) {
   return x;
 }
 
-/// Images to train on, shuffled and augmented differently in each epoch. Images that change their
-/// meaning when mirrored, such as digits, are not flipped.
+/// Training images, shuffled and augmented differently in each epoch. Images that change their
+/// meaning when mirrored, such as digits, must not be flipped.
 inline data::Dataset training_data(const std::string& folder, bool is_flipped = true) {
   data::Dataset images =
       data::cifar10(folder, data::Split::train) | data::shuffle(kDataSeed) | data::repeat();

@@ -1,11 +1,11 @@
-// Arrays: cheap handles with value semantics; how to make, read and place them.
+// Arrays: cheap handles with value semantics, and how to make, read and place them.
 //
 //   Array x = array({1.f, 2.f, 3.f, 4.f}, {2, 2});
 //   Array y = device_put(x * 2 + 1, NamedSharding(mesh, P{"data"}));
 //   std::vector<float> values = y.to_vector<float>();        // gathered from all devices
 //
-// An array is concrete (it has values), traced (inside jit, value_and_grad, ...: it stands for a
-// value of the program being traced) or abstract (it has only a type, as what eval_shape returns).
+// An array is concrete (it has values), traced (it stands for a value of the program that jit,
+// value_and_grad, ... is tracing) or abstract (it has only a type, like the results of eval_shape).
 #pragma once
 
 #include <initializer_list>
@@ -25,12 +25,12 @@ struct ArrayNode;
 struct ParamInfo;
 }  // namespace detail
 
-/// As a limit: the end of the dimension.
+/// As the limit of a slice: the end of the dimension.
 inline constexpr std::int64_t to_end = INT64_MAX;
 
 struct Shard;
 
-/// A position along dimension 0, with the line of the call; negative positions count from the end.
+/// A position along dimension 0, and the caller's line. Negative positions count from the end.
 struct Index {
   std::int64_t value;
   std::source_location where;
@@ -41,7 +41,7 @@ struct Index {
       : value(static_cast<std::int64_t>(index)), where(caller) {}
 };
 
-/// A handle of an array of any rank. Copies share the elements, which never change.
+/// A handle to an array of any rank. Copies share the elements, which never change.
 class Array {
  public:
   /// An empty handle. Everything except assignment throws UserError.
@@ -72,29 +72,29 @@ class Array {
   bool is_concrete() const;
   bool is_traced() const;
   bool is_deleted() const;  ///< whether the array was donated to a call
-  /// Mesh and spec; throws UserError for arrays that are not concrete.
+  /// The mesh and the spec. Throws UserError unless the array is concrete.
   NamedSharding sharding(std::source_location where = std::source_location::current()) const;
 
-  /// All elements in row-major order. T is the element type; std::uint8_t also reads bool.
+  /// All elements in row-major order. T must be the element type; std::uint8_t also reads bool.
   template <typename T>
   std::vector<T> to_vector(std::source_location where = std::source_location::current()) const;
   /// The only element of an array of size 1, converted to T.
   template <typename T>
   T item(std::source_location where = std::source_location::current()) const;
-  /// The tile that the device with this id holds.
+  /// The tile that the device with this id holds, as an array.
   Array local_data(std::int64_t device,
                    std::source_location where = std::source_location::current()) const;
   /// The tiles of the devices that this process computes for, row-major over the mesh.
   std::vector<Shard> addressable_shards(
       std::source_location where = std::source_location::current()) const;
-  /// The array itself: calls return only when their results exist. Throws as to_vector does.
+  /// The array itself, as calls return only once their results exist. Throws as to_vector does.
   const Array& block_until_ready(
       std::source_location where = std::source_location::current()) const;
 
-  /// Elements [start, limit) of one dimension; negative positions count from its end.
+  /// Elements [start, limit) along `axis`; negative positions count from its end.
   Array slice(std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
               std::source_location where = std::source_location::current()) const;
-  /// x[i]: one position of dimension 0, without that dimension.
+  /// x[i]: the slice at position i of dimension 0, without that dimension.
   Array operator[](Index index) const;
 
   // For the library.
@@ -108,12 +108,12 @@ class Array {
   std::shared_ptr<detail::ArrayNode> node_;
 };
 
-/// A parameter: an array with the path that its scope gave it and, if annotated, a spec, as in
-/// Flax's boxes. Both are kept when the array in a tree is replaced. Programs treat it as state.
+/// A parameter: an array with the path that its scope gave it and, if annotated, a spec, like a
+/// Flax box. Replacing the array in a tree keeps both. Programs treat parameters as state.
 class Param : public Array {
  public:
   Param();
-  /// Not annotated: its spec is P().
+  /// A parameter without annotation: its spec is P().
   Param(Array value, std::string path);
   Param(Array value, std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
   Param(const Param& other);
@@ -126,14 +126,14 @@ class Param : public Array {
   const std::string& path() const;
   const PartitionSpec& spec() const;
   bool is_annotated() const;
-  /// Whether the spec has logical names, which logical_to_mesh translates.
+  /// Whether the spec has logical names, which logical_to_mesh translates to mesh axes.
   bool is_logical() const;
   Array value() const { return *this; }
-  /// The same parameter with another array.
+  /// This parameter with another array.
   Param with_value(Array value) const;
   /// False for state that grad and optimisers leave alone: see nn::Buffer.
   bool is_trained() const;
-  /// The same as state that is not trained.
+  /// This parameter as state that is not trained.
   Param untrained() const;
 
   const std::shared_ptr<const detail::ParamInfo>& info() const { return info_; }
@@ -143,9 +143,9 @@ class Param : public Array {
   std::shared_ptr<const detail::ParamInfo> info_;
 };
 
-/// An argument of an op, an array or a number, with the line of the call. A number takes the dtype
-/// of the array that it is combined with; a floating-point number with an integer array is an
-/// error.
+/// An argument of an op: an array or a number, and the caller's line. A number takes the dtype of
+/// the array that it is combined with. Combining a floating-point number with an integer array is
+/// an error.
 struct Operand {
   enum class Kind : std::uint8_t { array, boolean, integer, real };
 
@@ -171,7 +171,7 @@ struct Operand {
 };
 
 /// While it exists, errors of ops on this thread are reported at `where`. The outermost scope wins,
-/// so the ops inside of a layer are reported at the user's line.
+/// so an error inside a layer is reported at the user's line.
 class [[nodiscard]] CallScope {
  public:
   [[nodiscard]] explicit CallScope(const std::source_location& where);
@@ -191,7 +191,7 @@ Array array_from(DType dtype, Shape shape, const void* elements, std::size_t cou
 Array array_from(const std::vector<bool>& elements, Shape shape, const std::source_location& where);
 }  // namespace detail
 
-/// An array of these elements, row-major. Throws UserError if their number does not fit the shape.
+/// An array of these row-major elements. Throws UserError if their number does not fit the shape.
 template <Element T>
 Array array(std::span<const T> elements, Shape shape,
             std::source_location where = std::source_location::current()) {
@@ -230,7 +230,7 @@ Array zeros(Shape shape, DType dtype = DType::f32,
             std::source_location where = std::source_location::current());
 Array ones(Shape shape, DType dtype = DType::f32,
            std::source_location where = std::source_location::current());
-/// Every element is `value`. Throws UserError for a fraction in an integer array.
+/// An array whose elements are all `value`. Throws UserError for a fraction in an integer array.
 Array full(Shape shape, Operand value, DType dtype = DType::f32);
 Array zeros_like(const Array& like, std::source_location where = std::source_location::current());
 Array ones_like(const Array& like, std::source_location where = std::source_location::current());
@@ -242,7 +242,7 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
              std::source_location where = std::source_location::current());
 
 /// A scalar made from a number: f32[], i32[] or bool[]. A jitted function has one program for all
-/// values of a Scalar, but one for each value of a double or an int.
+/// values of a Scalar argument, but one for each value of a double or int argument.
 class Scalar : public Array {
  public:
   template <typename T>
@@ -259,16 +259,16 @@ struct DevicePutOptions {
   bool strict = false;  // throw UserError if the shards of a dimension differ in size
 };
 
-/// The same values with this sharding. Inside a traced function it is a sharding constraint.
+/// The same values with this sharding. Inside a traced function, it is a sharding constraint.
 Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
 /// As above, on the current mesh; throws UserError if there is none.
 Array device_put(const Array& x, const PartitionSpec& spec, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
-/// Whether two concrete arrays have the same type and equal elements (NaN differs from NaN).
+/// Whether two concrete arrays have the same type and equal elements. NaN is not equal to NaN.
 bool array_equal(const Array& a, const Array& b,
                  std::source_location where = std::source_location::current());
-/// Type and values (or `traced`), shortened for large arrays.
+/// The type and the values (or `traced`), abbreviated for large arrays.
 std::string to_string(const Array& x);
 
 // --- implementation

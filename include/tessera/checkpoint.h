@@ -4,15 +4,15 @@
 //   state = checkpoint::restore("ckpt", eval_shape(init, key), fsdp_shardings(mesh, shapes));
 //
 //   checkpoint::Checkpointer steps("runs/lm", {.keep_latest = 3});
-//   steps.save(step, state);                       // returns immediately; later steps change a
-//   copy
+//   steps.save(step, state);                  // returns immediately; later steps change a copy
 //   if (auto last = steps.latest()) state = steps.restore(*last, shapes, shardings);
 //
-// A checkpoint is a folder: a safetensors file for each device that holds tiles, and an index with
-// checksums. It is built in a temporary folder and renamed, so a process that is killed leaves
-// either the old checkpoint or the new one. Only the parts that a device needs are read.
+// A checkpoint is a folder with a safetensors file for each device that holds tiles, and an index
+// with checksums. It is built in a temporary folder and then renamed, so a process that is killed
+// leaves either the old checkpoint or the new one. Restoring reads only the parts that each device
+// needs.
 //
-// At the end of this header: curves of a run, in files that TensorBoard reads.
+// SummaryWriter, at the end of this header, writes the curves of a run for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -61,45 +61,46 @@ struct FileTensor {
 };
 /// What read_safetensors reads.
 struct ReadOptions {
-  std::vector<std::string> names = {};  // all of these must be there; empty: everything
-  bool f16_as_f32 = false;              // whether tensors of f16 become arrays of f32
-  /// Gets the tensors that are left out because arrays do not have their dtype. One that `names`
-  /// asks for is an error instead.
+  std::vector<std::string> names = {};  // all of these must exist; empty: everything
+  bool f16_as_f32 = false;              // whether f16 tensors become f32 arrays
+  /// Receives the tensors that are skipped because arrays do not support their dtype. If `names`
+  /// lists such a tensor, it is an error instead.
   std::vector<FileTensor>* left = nullptr;
 };
-/// Arrays of a safetensors file, sorted by name. The path may also be that of an index of several
-/// files (model.safetensors.index.json), or of a folder with model.safetensors or such an index.
+/// The arrays of a safetensors file, sorted by name. The path may also name the index of several
+/// files (model.safetensors.index.json), or a folder that holds model.safetensors or such an index.
 /// Throws UserError for a damaged file.
 std::vector<NamedArray> read_safetensors(
     const std::string& path, const ReadOptions& options = {},
     std::source_location where = std::source_location::current());
-/// What read_safetensors can read at the path, sorted by name; reads headers only.
+/// The tensors that read_safetensors would find at the path, sorted by name. Reads headers only.
 std::vector<FileTensor> list_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
-/// The same for files of other programs, by their content: np.savez, torch.save and Flax's
-/// MessagePack, or what read_safetensors reads. Nested keys are joined. No code in a file is run.
+/// Reads the files of other programs: np.savez, torch.save, Flax's MessagePack, or whatever
+/// read_safetensors reads. The content decides the format. Nested keys are joined. No code in a
+/// file is run.
 std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options = {},
                                       std::source_location where = std::source_location::current());
 
-/// XXH3-128, as 32 hex digits, of the arrays sorted by name: name, dtype, shape, and the elements
-/// in row-major little-endian order. All NaNs count as equal.
+/// The XXH3-128 hash, as 32 hex digits, of the arrays sorted by name. It covers name, dtype, shape,
+/// and the elements in row-major little-endian order. All NaNs count as equal.
 std::string fingerprint(std::vector<NamedArray> arrays);
 
 // --- checkpoints
 
-/// Short UTF-8 texts that are saved with the arrays.
+/// Short UTF-8 texts to save with the arrays.
 using Metadata = std::map<std::string, std::string>;
 
 /// Options of save.
 struct SaveOptions {
   std::int64_t step = 0;                        // must be N if the folder is named step_N
-  std::optional<double> metric = std::nullopt;  // decides which are the best
+  std::optional<double> metric = std::nullopt;  // ranks checkpoints: the smallest is the best
   Metadata metadata = {};
 };
-/// Saves arrays in the folder `path`, atomically replacing a checkpoint that exists there. Throws
-/// RuntimeFault if something cannot be written, and then leaves what was there. With one process
-/// per device all make this call, and each writes its own tiles.
+/// Saves arrays in the folder `path`, atomically replacing a checkpoint that exists there. If
+/// something cannot be written, throws RuntimeFault and leaves what was there. With one process per
+/// device, all processes must make this call, and each writes its own tiles.
 void save_arrays(const std::string& path, const std::vector<NamedArray>& arrays,
                  const SaveOptions& options = {},
                  std::source_location where = std::source_location::current());
@@ -111,7 +112,7 @@ void save(const std::string& path, const T& tree, const SaveOptions& options = {
 
 /// Options of restore.
 struct RestoreOptions {
-  bool ignore_others = false;  // allow arrays that the target does not have
+  bool ignore_others = false;  // allow saved arrays that the target does not have
 };
 /// An array to restore, and its sharding.
 struct RestoreTarget {
@@ -119,8 +120,8 @@ struct RestoreTarget {
   Type type;
   NamedSharding sharding;
 };
-/// Throws UserError for a damaged checkpoint, and for one of another model with a list of what
-/// differs.
+/// The saved arrays, in the order of `targets`. Throws UserError for a damaged checkpoint, and for
+/// a checkpoint of another model; that error lists the differences.
 std::vector<Array> restore_arrays(const std::string& path,
                                   const std::vector<RestoreTarget>& targets,
                                   RestoreOptions options = {},
@@ -141,8 +142,8 @@ std::vector<RestoreTarget> targets_of(const T& tree, const Shardings& shardings,
 }
 }  // namespace detail
 
-/// The tree of the target with the saved values. Its leaves may be abstract, as from
-/// eval_shape(init, key). Leaves that `shardings` do not specify have the sharding of the target.
+/// `target` with the saved values as leaves. The leaves of `target` may be abstract, as from
+/// eval_shape(init, key). Leaves that `shardings` does not specify keep the sharding of the target.
 template <typename T>
 T restore(const std::string& path, const T& target, const Shardings& shardings = {},
           RestoreOptions options = {},
@@ -157,7 +158,7 @@ struct SavedArray {
   Type type;
   std::int64_t num_tiles = 0;
 };
-/// What the index of a checkpoint says.
+/// The contents of the index of a checkpoint.
 struct CheckpointInfo {
   std::int64_t step = 0;
   std::optional<double> metric = std::nullopt;
@@ -171,20 +172,20 @@ struct CheckpointInfo {
 CheckpointInfo read_info(const std::string& path);
 /// Whether there is a checkpoint at this path, intact or not.
 bool is_checkpoint(const std::string& path);
-/// Reads every byte and returns what is wrong, one line each. Empty for an intact checkpoint.
+/// Reads every byte and returns the problems, one line each. Empty for an intact checkpoint.
 std::vector<std::string> verify(const std::string& path);
 
 enum class ExportFormat : std::uint8_t {
   safetensors,  // whole arrays in model-*.safetensors with model.safetensors.index.json
-  orbax,        // a folder that Orbax restores as nested dicts, keyed by parts of paths
+  orbax,        // a folder that Orbax restores as nested dicts, keyed by the parts of paths
   npz,          // arrays.npz for np.load
-  torch,        // weights.pt for torch.load, a dict whose names have dots
+  torch,        // weights.pt for torch.load: a dict whose names have dots
   msgpack,      // arrays.msgpack for flax.serialization.msgpack_restore
 };
 /// Options of export_checkpoint.
 struct ExportOptions {
   ExportFormat format = ExportFormat::safetensors;
-  std::string subtree = {};                               // what to export, a path; empty: all
+  std::string subtree = {};                               // path of what to export; empty: all
   std::int64_t file_bytes = std::int64_t{4'000'000'000};  // per file, unless an array is larger
 };
 /// Writes the checkpoint in another format into a new folder. Throws UserError if `to` already
@@ -197,8 +198,8 @@ void export_checkpoint(const std::string& path, const std::string& to,
 
 /// Options of a Checkpointer.
 struct CheckpointerOptions {
-  std::int64_t keep_latest = 0;  // older ones are removed; 0: keep all
-  std::int64_t keep_best = 0;    // in addition, those with the smallest metric
+  std::int64_t keep_latest = 0;  // how many of the latest to keep; 0: all
+  std::int64_t keep_best = 0;    // how many to keep in addition: those with the smallest metric
   bool is_async = true;          // a thread of each process writes them
 };
 
@@ -208,14 +209,14 @@ class Checkpointer {
   /// Creates the folder if needed. Throws UserError if another process saves there.
   explicit Checkpointer(std::string folder, const CheckpointerOptions& options = {},
                         std::source_location where = std::source_location::current());
-  /// Waits for the last save. Call wait() first to learn whether it failed; with several processes,
-  /// also to keep it.
+  /// Waits for the last save. Call wait() first to learn whether it failed and, with several
+  /// processes, to keep it.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Saves the arrays as they are now, and removes checkpoints that are not to be kept. First waits
-  /// for the previous save, and throws its error if it failed.
+  /// Saves the arrays as they are now, and removes the checkpoints that the options do not keep.
+  /// First waits for the previous save, and throws its error if it failed.
   void save_arrays(const std::vector<NamedArray>& arrays, SaveOptions options,
                    std::source_location where = std::source_location::current());
   template <typename T>
@@ -224,24 +225,24 @@ class Checkpointer {
     options.step = step;
     save_arrays(named_arrays(tree), std::move(options), where);
   }
-  /// This step is not removed with the others, until keep() names another one.
+  /// Protects this step from removal until keep() names another one.
   void keep(std::int64_t step);
-  /// Removes checkpoints that are not to be kept, as each save does, after a wait(). A run that was
-  /// killed right after a save may have left one too many.
+  /// Calls wait(), then removes the checkpoints that the options do not keep, as each save does. A
+  /// run that was killed right after a save may have left one too many.
   void prune();
   /// Finishes the last save: returns when everything is on disk. Throws RuntimeFault if it could
-  /// not be written. A collective of all processes.
+  /// not be written. A collective: all processes must call it.
   void wait();
-  /// With several processes, a save takes its place among the steps only when all processes finish
-  /// it together: in wait(), in the next save, or in this call, if all files have been written.
-  /// Call it once per step. A collective of all processes.
+  /// With several processes, a save appears among the steps only when all processes finish it
+  /// together: in wait(), in the next save, or in this call if all files have been written. Call it
+  /// once per step. A collective: all processes must call it.
   void finish_if_written();
 
   /// The saved steps, ascending.
   std::vector<std::int64_t> steps() const;
   /// latest_step() of the folder.
   std::optional<std::int64_t> latest() const;
-  /// The step with the smallest metric. All processes must find the same, as for latest().
+  /// The step with the smallest metric. As for latest(), all processes must find the same step.
   std::optional<std::int64_t> best() const;
   /// The folder of a step.
   std::string path(std::int64_t step) const;
@@ -259,33 +260,33 @@ class Checkpointer {
   std::unique_ptr<State> state_;
 };
 
-/// The steps that are saved in a folder, ascending; none if there is no folder. Throws RuntimeFault
-/// if the folder cannot be read.
+/// The steps that are saved in a folder, ascending; empty if the folder does not exist. Throws
+/// RuntimeFault if the folder cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
-/// The last of these steps. With one process per device all make this call, and all throw
-/// RuntimeFault if one cannot read the folder or they find different steps.
+/// The last of these steps. With one process per device, all processes must make this call, and all
+/// throw RuntimeFault if one of them cannot read the folder or they find different steps.
 std::optional<std::int64_t> latest_step(const std::string& folder);
 /// The folder of a step.
 std::string step_path(const std::string& folder, std::int64_t step);
 
 }  // namespace checkpoint
 
-/// Writes curves of a run into an event file of TensorBoard.
+/// Writes the curves of a run to a TensorBoard event file.
 ///
 ///   SummaryWriter scalars("runs/vit");
 ///   scalars.scalar("train/loss", loss, step);
 class SummaryWriter {
  public:
-  /// Begins a new file in `folder`, which is created if needed; files of earlier runs stay. This
-  /// and all writing throw RuntimeFault if the file cannot be written.
+  /// Begins a new file in `folder`, which is created if needed. Files of earlier runs stay. The
+  /// constructor and all writes throw RuntimeFault if the file cannot be written.
   explicit SummaryWriter(const std::string& folder);
   SummaryWriter(SummaryWriter&& other) noexcept;
   SummaryWriter& operator=(SummaryWriter&& other) noexcept;
   ~SummaryWriter();
-  /// Adds the value, as f32, of the curve `tag` at a step. Slashes group tags.
+  /// Adds a point to the curve `tag`. The value is stored as f32. Slashes group tags.
   void scalar(const std::string& tag, double value, std::int64_t step);
-  /// Makes everything so far visible to readers. Happens by itself about every second, and at the
-  /// end.
+  /// Makes everything so far visible to readers. This also happens about every second by itself,
+  /// and at the end.
   void flush();
   const std::string& path() const;
 

@@ -1,17 +1,17 @@
 // Control flow that stays in the compiled program: scan, while_loop, fori_loop, cond, switch_case,
 // and treduce, the loop over microbatches that a pipeline runs.
 //
-//   auto [last, sums] = scan([&](Array sum, Array x) { sum = sum + x; return std::pair(sum, sum);
-//   },
-//                            zeros({}), xs);
+//   auto [last, sums] =
+//       scan([&](Array sum, Array x) { sum = sum + x; return std::pair(sum, sum); },
+//            zeros({}), xs);
 //   Array n = while_loop([](Array i) { return i < 10; }, [](Array i) { return i + 1; }, i0);
 //   Array y = cond(pred, [](Array x) { return x; }, [](Array x) { return -x; }, x);
 //   auto [loss, grads] = treduce(loss_and_grads, microbatches, Interleaved1F1B{4});
 //
-// Carries and results are trees. Functions are traced once and may capture arrays. Outside of jit
+// Carries and results are trees. Functions are traced once and may capture arrays. Outside of jit,
 // the whole construct is compiled and run immediately. scan, fori_loop, cond and switch_case have
-// derivatives; while_loop has none. pure_callback and io_callback call functions of the program
-// itself, for their results, while compiled programs run.
+// derivatives; while_loop has none. With pure_callback and io_callback, a running compiled program
+// calls functions of the host program and uses their results.
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,7 @@ namespace TESSERA_EXPORT tessera {
 /// Options of scan.
 struct ScanOptions {
   bool reverse = false;      // from the last slice to the first; results keep their positions
-  std::int64_t length = -1;  // required if no array is scanned
+  std::int64_t length = -1;  // the number of iterations; required if no array is scanned
 };
 
 namespace detail {
@@ -33,14 +33,14 @@ namespace detail {
 /// Leaves 0..num_carry of the body's arguments and result are the carry.
 Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
              const std::source_location& where);
-/// Of two lists of leaves, the list that joins them.
+/// Joins two lists of leaves into one.
 using JoinLeaves =
     Function<std::vector<Array>, const std::vector<Array>&, const std::vector<Array>&>;
 std::vector<Array> associative_scan(const JoinLeaves& join, const std::vector<Array>& leaves,
                                     std::int64_t axis, bool reverse,
                                     const std::source_location& where);
 Outcome while_loop(Body& condition, Body& body, const std::source_location& where);
-/// `index`: i32 or bool scalar. All branches take the same arguments.
+/// `index`: an i32 or bool scalar. All branches take the same arguments.
 Outcome switch_case(const Operand& index, const std::vector<Body*>& branches);
 
 template <typename T>
@@ -56,9 +56,9 @@ std::vector<Array> host_call(HostFunction f, HostCallKind kind, const std::vecto
 
 }  // namespace detail
 
-/// Calls f(carry, x) -> (carry, y), a std::pair or std::tuple, for each slice x of `xs` along
-/// dimension 0. Returns the last carry, and all y stacked along dimension 0. The types of the carry
-/// must not change.
+/// Calls f(carry, x) for each slice x of `xs` along dimension 0. f returns (carry, y) as a
+/// std::pair or std::tuple. Returns the last carry, and all y stacked along dimension 0. The types
+/// of the carry must not change.
 template <typename F, typename Carry, typename Xs>
 auto scan(F f, const Carry& init, const Xs& xs, ScanOptions options = {},
           std::source_location where = std::source_location::current()) {
@@ -82,9 +82,9 @@ Carry fori_loop(std::int32_t lower, std::int32_t upper, F f, const Carry& init,
 }
 
 /// All partial results x_0, f(x_0, x_1), f(f(x_0, x_1), x_2), .. along `axis` of the leaves of
-/// `xs`, by about 2 log2(n) calls of f instead of n: f(a, b) joins two trees like `xs`, of any size
-/// along `axis`, slice by slice, and must be associative. The order is that of
-/// jax.lax.associative_scan.
+/// `xs`, with about 2 log2(n) calls of f instead of n. f(a, b) combines two trees like `xs`, of any
+/// size along `axis`, slice by slice, and must be associative. Partial results are combined in the
+/// order of jax.lax.associative_scan.
 ///
 ///   // h_t = a_t h_(t-1) + b_t
 ///   auto [decay, h] = associative_scan([](const Pair& l, const Pair& r) {
@@ -99,7 +99,7 @@ Xs associative_scan(F f, const Xs& xs, std::int64_t axis = 0, bool reverse = fal
                                                    reverse, where));
 }
 
-/// Calls body(carry) -> carry as long as condition(carry), a bool scalar, is true.
+/// Calls body(carry) -> carry while condition(carry), a bool scalar, is true.
 template <typename C, typename F, typename Carry>
 Carry while_loop(C condition, F body, const Carry& init,
                  std::source_location where = std::source_location::current()) {
@@ -108,8 +108,8 @@ Carry while_loop(C condition, F body, const Carry& init,
   return detail::result_of<Carry>(detail::while_loop(test, step, where));
 }
 
-/// branches[index](args...), with `index` clamped to the range. Only that branch runs. All branches
-/// return the same types.
+/// branches[index](args...), with `index` clamped to the valid range. Only that branch runs. All
+/// branches must return the same types.
 template <typename... Branches, typename... Args>
 auto switch_case(const Operand& index, std::tuple<Branches...> branches, const Args&... args) {
   using R = std::remove_cvref_t<
@@ -135,7 +135,7 @@ auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
 
 /// How treduce combines what its function returns for each microbatch.
 struct Add {};  // the sum, starting at zero, in the order of the microbatches
-struct Max {};  // the largest
+struct Max {};  // the maximum
 /// Stacks the results along a new dimension.
 struct Concat {
   std::int64_t axis = 0;  // a new dimension, one index per microbatch
@@ -173,12 +173,12 @@ std::int64_t next_stage();
 
 }  // namespace detail
 
-/// Calls f(slices...) for each slice of `xs`, an array or a tuple of trees, along dimension 0, and
-/// combines the results by `operation`: one for all parts of the result, or a tuple with one for
-/// each. In a function given to mpmd_jit_with_loop the microbatches run through the stages of a
-/// pipeline, in the order of `schedule`; elsewhere they run one after the other, with the same
-/// bits: cotangents are summed separately for each use of a value, and these sums are added after
-/// the loop, the first use first.
+/// Calls f(slices...) for each slice along dimension 0 of `xs`, an array or a tuple of trees, and
+/// combines the results by `operation`: one operation for all parts of the result, or a tuple with
+/// one for each part. In a function given to mpmd_jit_with_loop, the microbatches run through the
+/// stages of a pipeline in the order of `schedule`. Elsewhere they run one after the other, with
+/// the same bits: cotangents are summed separately for each use of a value, and after the loop
+/// these sums are added in the order of the uses.
 template <typename F, typename Xs, typename Op = Add>
 auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = {},
              std::source_location where = std::source_location::current()) {
@@ -199,8 +199,8 @@ auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = 
   return detail::result_of<R>(detail::treduce(body, schedule, {operations, &operation}, where));
 }
 
-/// The same, with the number of the microbatch instead of slices: f(i), an i32 scalar from 0 to
-/// length - 1.
+/// The same, with the number of the microbatch instead of slices: calls f(i), where i is an i32
+/// scalar from 0 to length - 1.
 template <typename F, typename Op = Add>
 auto treduce_i(F f, std::int64_t length, const Schedule& schedule, const Op& operation = {},
                std::source_location where = std::source_location::current()) {
@@ -208,9 +208,9 @@ auto treduce_i(F f, std::int64_t length, const Schedule& schedule, const Op& ope
                  where);
 }
 
-/// Marks `tree` as the end of a stage of a pipeline, and returns it. What is computed from it
-/// belongs to the next stage; its cotangent begins the backward pass of this one. Marks have no
-/// effect outside of treduce.
+/// Marks `tree` as the end of a pipeline stage, and returns it. What is computed from it belongs to
+/// the next stage; its cotangent begins the backward pass of this stage. Marks have no effect
+/// outside of treduce.
 template <typename T>
 T mark_stage_end(T tree, std::source_location where = std::source_location::current()) {
   const Span span(where);
@@ -225,13 +225,13 @@ T mark_stage_end(T tree, std::source_location where = std::source_location::curr
   return tree;
 }
 
-/// What `f`, a function of the program itself, makes of the values of `operands`: arrays of the
-/// types `results`. Outside of jit it is called at once, inside each time that the program gets
-/// there, with whole arrays on any mesh. vmap calls it for each element. It must give back the same
-/// for the same values: it may be called more often, by each of several processes, or, if nothing
-/// needs the results, not at all. It has no derivative (see custom_vjp) and runs on a thread of the
-/// engine, where it must not compute with the library; array() is allowed. What it throws ends the
-/// run, which throws UserError if it gives back other types.
+/// Calls `f`, a function of the host program, with the values of `operands`, and returns its
+/// results: arrays of the types `results`. Outside of jit, f is called at once; inside, each time
+/// the program reaches the call. f gets whole arrays on any mesh; vmap calls it for each element. f
+/// must return the same results for the same values: it may be called more often, by each of
+/// several processes, or not at all if nothing needs its results. It has no derivative (see
+/// custom_vjp). It runs on a thread of the engine and must not compute with the library there;
+/// array() is allowed. What f throws ends the run; results of other types are a UserError.
 template <std::invocable<const std::vector<Array>&> F>
 std::vector<Array> pure_callback(F f, const std::vector<Type>& results,
                                  const std::vector<Operand>& operands,
@@ -239,9 +239,9 @@ std::vector<Array> pure_callback(F f, const std::vector<Type>& results,
   return detail::host_call(detail::HostFunction(std::move(f)), detail::HostCallKind::pure, results,
                            operands, where);
 }
-/// Like pure_callback, but `f` acts on the world outside or depends on it: it is called exactly
-/// once each time, in the order of the program (see debug::callback). With several processes, and
-/// in pipelines, it is an error.
+/// Like pure_callback, but `f` may have side effects or depend on outside state: it is called
+/// exactly once each time the program reaches the call, in program order (see debug::callback). It
+/// is an error with several processes and in pipelines.
 template <std::invocable<const std::vector<Array>&> F>
 std::vector<Array> io_callback(F f, const std::vector<Type>& results,
                                const std::vector<Operand>& operands,
@@ -250,9 +250,10 @@ std::vector<Array> io_callback(F f, const std::vector<Type>& results,
                            results, operands, where);
 }
 
-/// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group
-/// of `mesh`, in the order of the schedule. Parameters, their gradients and optimiser state live in
-/// the groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
+/// Compiles `f`, which must contain one treduce, as a pipeline: each stage between two marks runs
+/// on a group of `mesh`, in the order of the schedule. Parameters, their gradients and their
+/// optimiser state live in the groups whose stages use them. Shardings in `options` are over
+/// mesh.group_mesh().
 template <typename F>
 auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
                         std::source_location where = std::source_location::current()) {
@@ -260,20 +261,20 @@ auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
   return jit(std::move(f), std::move(options), where);
 }
 
-/// An array that a pipeline returned. It lives in one or more groups of an MpmdMesh, each of which
-/// holds all of it.
+/// An array that a pipeline returned. It lives in one or more groups of an MpmdMesh; each of these
+/// groups holds the whole array.
 class MpmdArray {
  public:
   /// Throws UserError for an array that no pipeline returned.
   explicit MpmdArray(Array array, std::source_location where = std::source_location::current());
 
   const Type& type() const { return array_.type(); }
-  /// Over the mesh of a group.
+  /// The sharding over the mesh of a group.
   NamedSharding sharding() const { return array_.sharding(); }
-  /// The groups, ascending.
+  /// The groups that hold the array, ascending.
   const std::vector<std::int64_t>& mpmd_idxs() const { return mpmd_idxs_; }
   bool is_mpmd_replicated() const { return mpmd_idxs_.size() > 1; }
-  /// What a group holds. Throws UserError for a group that does not hold the array.
+  /// The array as a group holds it. Throws UserError for a group that does not hold the array.
   Array to_mpmd_local_array(std::int64_t group,
                             std::source_location where = std::source_location::current()) const;
 

@@ -1,4 +1,4 @@
-// Training data: records from files, shuffled, augmented and put into batches ahead of time. The
+// Training data: records are read from files, shuffled, augmented and batched ahead of time. The
 // stream does not depend on the number of threads.
 //
 //   auto change = [](data::Record x, data::RecordRandom& random) {
@@ -8,7 +8,7 @@
 //   auto train = data::cifar10(dir, data::Split::train) | data::shuffle(12) | data::map(change) |
 //                data::batch(128, data::drop_remainder);
 //   while (auto batch = train.next()) step(batch->at(0), batch->at(1));  // images, labels
-// At the end: sequences of tokens, text files as bytes or as byte pairs.
+// At the end of this header: sequences of tokens, and text files as bytes or as byte pairs.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class RecordRandom {
   std::optional<std::uint32_t> half_;
 };
 
-/// Records that any thread may read in any order. Sources that are files do not use `random`.
+/// Records that any thread may read in any order. File sources do not use `random`.
 class Source {
  public:
   virtual ~Source() = default;
@@ -72,8 +72,8 @@ class Source {
 
 inline constexpr std::int64_t endless = -1;
 
-/// As Grain's IndexSampler: each epoch has its own permutation of the records of a shard, which is
-/// a contiguous range. Nothing is stored per record.
+/// The order of Grain's IndexSampler: each epoch has its own permutation of the records of a shard,
+/// and a shard is a contiguous range of records. Nothing is stored per record.
 struct Order {
   std::int64_t num_records = 0;
   bool is_shuffled = false;
@@ -83,14 +83,14 @@ struct Order {
   std::int64_t num_shards = 1;
 
   std::int64_t shard_size() const;
-  /// Records of all epochs; INT64_MAX if endless.
+  /// The number of records in all epochs; INT64_MAX if endless.
   std::int64_t size() const;
   std::int64_t record(std::int64_t place) const;
-  /// The key of the record's random numbers: seed + place, counted over all shards.
+  /// The key of the random numbers of a record: seed + place * num_shards + shard.
   std::uint64_t random_key(std::int64_t place) const;
 };
 
-/// A position in a stream, to be saved and restored.
+/// A position in a stream, for saving and restoring.
 struct Position {
   std::int64_t place = 0;  // of the next record
   Order order;
@@ -103,7 +103,7 @@ struct Position {
 
 // --- streams
 
-/// Records in an order.
+/// Records in a given order.
 class Dataset {
  public:
   explicit Dataset(const std::shared_ptr<const Source>& source);
@@ -175,7 +175,7 @@ struct BatchOptions {
 BatchOptions batch(std::int64_t size, Remainder remainder = Remainder::keep, int workers = 1,
                    std::source_location where = std::source_location::current());
 
-/// A stream of batches, two of which are prepared ahead by its threads. Use it from one thread.
+/// A stream of batches. Its threads prepare two batches ahead. Use it from one thread only.
 class Batches {
  public:
   Batches(const Dataset& dataset, const BatchOptions& options);
@@ -184,12 +184,12 @@ class Batches {
   ~Batches();
   std::int64_t size() const;  // INT64_MAX if endless
   /// The next batch: one array per field, with the records along dimension 0; u8 becomes i32. Empty
-  /// at the end. If a record could not be read, throws that error, at each call again.
+  /// at the end. If a record cannot be read, this call and all later ones throw that error.
   std::optional<std::vector<Array>> next();
-  /// From now on the arrays have this sharding, and a process reads its own records only.
+  /// From now on, arrays have this sharding, and each process reads only its own records.
   void place(NamedSharding sharding);
   Position position() const;
-  /// Continues there. Throws UserError for a position of another stream.
+  /// Continues at this position. Throws UserError for a position of another stream.
   void seek(const Position& position, std::source_location where = std::source_location::current());
 
  private:
@@ -200,18 +200,18 @@ Batches operator|(const Dataset& dataset, const BatchOptions& options);
 
 // --- files; all throw UserError, with file and offset, for malformed content
 
-/// train: nine tenths of the training files; validation: the rest of them. The choice is random but
-/// always the same; 50000 images give 45000 and 5000.
+/// train: nine tenths of the images in the training files; validation: the remaining tenth. The
+/// choice is random but always the same: 50000 images give 45000 and 5000.
 enum class Split : std::uint8_t { train, validation, test };
 /// A folder with CIFAR-10 in its binary or Python format, directly or in the usual subfolder.
 Dataset cifar10(const std::string& folder, Split split);
-/// The names of the classes; numbers if the folder has no names.
+/// The names of the classes; their numbers if the folder has no names.
 std::vector<std::string> cifar10_classes(const std::string& folder);
 /// A NumPy file (.npy) of u8, i32 or f32. Records lie along dimension 0.
 Dataset npy(const std::string& path);
-/// Records u8 [size] of an ArrayRecord file, uncompressed or compressed by zstd.
+/// The records of an ArrayRecord file as u8 [size], uncompressed or compressed by zstd.
 Dataset array_record(const std::string& path);
-/// The fields of both, record by record. Throws UserError for different numbers of records.
+/// Records with the fields of both. Throws UserError for different numbers of records.
 Dataset zip(const Dataset& first, const Dataset& second,
             std::source_location where = std::source_location::current());
 
@@ -223,7 +223,7 @@ struct CropOptions {
   std::array<double, 2> scale = {0.08, 1.0};
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  // width to height
 };
-/// A part of random size and position, resized.
+/// A part of the image of random size and position, resized.
 HostArray random_resized_crop(const HostArray& image, RecordRandom& random,
                               const CropOptions& options = {});
 HostArray resized(const HostArray& image, std::int64_t height, std::int64_t width);  // bilinear
@@ -231,14 +231,14 @@ HostArray resized(const HostArray& image, std::int64_t height, std::int64_t widt
 HostArray normalised(const HostArray& image, std::span<const double> means,
                      std::span<const double> deviations);
 
-/// A list of tokens, cut into sequences of the same length.
+/// A list of tokens, cut into sequences of equal length.
 class Tokens {
  public:
   Tokens(std::vector<std::int32_t> tokens, std::int64_t length);
   std::int64_t num_sequences() const;
   std::int64_t length() const { return length_; }
   const std::vector<std::int32_t>& values() const { return tokens_; }
-  /// i32 [size, length]: sequences first, first + 1, ..., and after the last the first again.
+  /// i32 [size, length]: sequences first, first + 1, ..., starting over after the last one.
   Array batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding = {},
               std::source_location where = std::source_location::current()) const;
 
@@ -249,7 +249,7 @@ class Tokens {
 
 Dataset sequences(Tokens tokens);  // records i32 [length]
 
-/// numpy.random.RandomState(seed). Copies share the state. A process keeps its own tiles only.
+/// numpy.random.RandomState(seed). Copies share the state. Each process keeps only its own tiles.
 class RandomState {
  public:
   explicit RandomState(std::uint32_t seed);
@@ -282,14 +282,14 @@ Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t leng
 /// The same sequences, in a random order that depends only on the seed.
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed);
 
-/// GPT-2's byte-level tokens, with the ids of Hugging Face's tokenizers; none are special.
+/// GPT-2's byte-level tokens, with the ids of Hugging Face's tokenizers; no special tokens.
 class BytePairTokenizer {
  public:
   BytePairTokenizer(const std::string& vocab, const std::string& merges);
-  std::int64_t size() const;  // ids are below this
+  std::int64_t size() const;  // all ids are below this
   /// Throws UserError if the text is not UTF-8, or has a byte without a token.
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The bytes of the tokens; a character may be cut at the ends. Throws UserError for other ids.
+  /// The bytes of the tokens; a character may be cut at either end. Throws UserError for other ids.
   std::string decode(std::span<const std::int32_t> ids) const;
 
  private:

@@ -1,4 +1,4 @@
-// The engine of this process with its settings, and what is known about a program before it runs.
+// The engine of this process, its settings, and what is known about a program before it runs.
 // Results never depend on the number of threads.
 //
 //   auto step = jit(train_step, {.passes = {.observe = [](const PassReport& pass) { ... }}});
@@ -30,25 +30,26 @@ struct Program;
 
 // --- settings
 
-/// What a context has of its own from the start.
+/// Options of a new context.
 struct ContextOptions {
-  /// For how many threads its programs cut their work, from 1 to 1024; 0: as in the current one.
-  /// With 1, no kernel is divided. Results never depend on it.
+  /// The number of threads that its programs divide their work for, from 1 to 1024; 0: as in the
+  /// current context. With 1, no kernel is divided. Results never depend on it.
   int num_threads = 0;
-  /// Whether this process computes by itself, for all devices of every mesh, as without
-  /// run_isolated and mpirun. Then no call in the context waits for other processes, so one of them
-  /// may compute something that the others do not. Arrays come in and go out if this process holds
-  /// all their tiles, such as replicated ones; others are a UserError.
+  /// Whether this process computes alone, for all devices of every mesh, as it does without
+  /// run_isolated and mpirun. Calls in the context then never wait for other processes, so one
+  /// process may compute something that the others do not. An array may enter or leave the context
+  /// only if this process holds all its tiles, as with replicated arrays; otherwise it is a
+  /// UserError.
   bool is_alone = false;
 };
 
-/// A set of values for engine, dot unit, grains and numerics, the programs that eager ops have
-/// compiled, and the target of programs: for how many threads, and for which processes. Threads may
-/// compute side by side in different contexts, and share arrays and jitted functions. The threads
-/// that compute, and memory, are those of the whole program.
+/// The settings for engine, dot unit, grains and numerics; the programs that eager ops have
+/// compiled; and the target of programs: the number of threads and the processes. Several threads
+/// may compute in different contexts at the same time, and share arrays and jitted functions. The
+/// compute threads and the memory are shared by the whole host program.
 class Context {
  public:
-  Context();  // with the values of the current one
+  Context();  // with the settings of the current context
   /// Throws UserError for a number of threads that is out of range.
   explicit Context(const ContextOptions& options,
                    std::source_location where = std::source_location::current());
@@ -59,8 +60,8 @@ class Context {
   std::shared_ptr<detail::ContextState> state_;
 };
 
-/// Makes a context the current one of this thread until the end of the scope. Without a scope, all
-/// threads use the same one.
+/// Makes a context the current one of this thread until the end of the scope. Threads without a
+/// scope all use the same default context.
 class [[nodiscard]] use_context {
  public:
   [[nodiscard]] explicit use_context(const Context& context);
@@ -72,12 +73,12 @@ class [[nodiscard]] use_context {
   std::shared_ptr<detail::ContextState> previous_;
 };
 
-/// From 1 to 1024. The threads are those of the process. Several threads of a program may call
-/// jitted functions and ops at the same time: up to this many programs then run at once, and share
-/// the threads.
+/// Sets the number of compute threads of the process, from 1 to 1024. Several threads of the host
+/// program may call jitted functions and ops at the same time; up to this many compiled programs
+/// then run at once, and share the compute threads.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
-/// For how many threads programs of the current context cut their work: that of the process, unless
-/// the context has its own (ContextOptions).
+/// The number of threads that programs of the current context divide their work for: that of the
+/// process, unless the context has its own (ContextOptions).
 int num_threads();
 /// Whether each thread of the library stays on one NUMA node of a machine that has several; true by
 /// default. Threads of the caller are never bound.
@@ -91,37 +92,37 @@ std::string_view instruction_set();
 void set_engine(std::string_view name,
                 std::source_location where = std::source_location::current());
 std::string_view engine();
-/// How matrices of bf16 are multiplied; other types are not affected. `portable`: fused
-/// multiply-adds of f32, the same bits on every machine. `avx512_bf16`: vdpbf16ps, which treats
-/// subnormal factors and sums as zeros, and convolutions take channels in pairs. `amx_bf16`:
-/// tdpbf16ps, which adds even and odd terms apart, with the same zeros. `auto`, the default: the
-/// best unit of this machine. Throws UserError for a unit that this process cannot use. A jit may
-/// have its own (JitOptions::dot_unit).
+/// Sets the unit that multiplies bf16 matrices; other types are not affected. `portable`: fused
+/// multiply-adds of f32, with the same bits on every machine. `avx512_bf16`: vdpbf16ps, which
+/// treats subnormal factors and sums as zeros; convolutions take channels in pairs. `amx_bf16`:
+/// tdpbf16ps, which adds even and odd terms separately and treats subnormals in the same way.
+/// `auto`, the default: the best unit of this machine. Throws UserError for a unit that this
+/// process cannot use. A jit may have its own unit (JitOptions::dot_unit).
 void set_dot_unit(std::string_view name,
                   std::source_location where = std::source_location::current());
 /// The unit in use, never `auto`.
 std::string_view dot_unit();
-/// The number of grains into which a reduced dimension is cut, from 1 to 4096. Part of the
-/// definition of a sum: another number gives other bits.
+/// Sets the number of grains that a reduced dimension is cut into, from 1 to 4096. It is part of
+/// the definition of a sum: another number gives different bits.
 void set_grains(std::int64_t grains, std::source_location where = std::source_location::current());
 std::int64_t grains();
-/// How `host` and `reference` compute sums: exact by default. With fast numerics fewer bytes are
-/// sent, and results depend on the mesh, but not on threads. A jit may have its own
-/// (JitOptions::numerics). A PJRT plugin computes in device numerics, whatever is set.
+/// Sets how the engines `host` and `reference` compute sums; the default is exact. Fast numerics
+/// send fewer bytes; results then depend on the mesh, but not on the number of threads. A jit may
+/// have its own (JitOptions::numerics). A PJRT plugin always computes in device numerics.
 void set_numerics(Numerics numerics);
-/// device while the engine is a PJRT plugin.
+/// The numerics in use; `device` while the engine is a PJRT plugin.
 Numerics numerics();
 
-/// Whether programs run that need more memory than is free for all processes. If not, the first
-/// call of such a program throws UserError with both figures before anything is computed.
+/// Whether a program may run that needs more memory than all processes together have free. If not,
+/// the first call of such a program throws UserError with both figures before it computes anything.
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
 // --- several processes
 // Each process runs the whole host program and computes the tiles of the devices that it owns: a
-// block of consecutive ids, equally many in each process. They share nothing but messages. Reading
-// an array that is not replicated is a collective, so all processes make the same calls. Results
-// have the same bits as in one process for all devices.
+// block of consecutive ids, equally many in each process. Processes share nothing but messages.
+// Reading an array that is not replicated is a collective, so all processes must make the same
+// calls. Results have the same bits as in a single process for all devices.
 //
 //   class Training final : public IsolatedProgram { ... };
 //   int main() {
@@ -129,32 +130,32 @@ bool overcommit();
 //     return run_launched(training);  // ./training, or mpirun -n 4 ./training
 //   }
 //
-// A process that fails, ends, stops or makes other calls than the others ends the run: the others
-// throw RuntimeFault with its rank, the collective, the op and its line. Slow ones are waited for.
+// If a process fails, ends, stops or makes different calls, the run ends: the other processes throw
+// RuntimeFault with its rank, the collective, the op and its line. Slow processes are waited for.
 
 class IsolatedProgram {
  public:
   virtual ~IsolatedProgram() = default;
   virtual void run() = 0;  // what the processes do
-  /// Called in a process whose run() has thrown: reports the error and returns the exit code.
+  /// Called in a process whose run() has thrown. Reports the error and returns the exit code.
   virtual int report(const std::exception_ptr& error) = 0;
-  /// Called instead if another process reports the cause of this error: returns the exit code.
+  /// Called instead if another process reports the cause of this error. Returns the exit code.
   virtual int report_again(const std::exception_ptr& error) { return report(error); }
 };
 
 /// Options of run_isolated.
 struct IsolatedOptions {
   int num_processes = 1;
-  double timeout_s = 60;  // how long a process may give no sign of life
-  /// The groups of an MpmdMesh: with n processes per group, those of group g have the ranks from
-  /// g * n on. Arrays over the mesh of a group are held by the groups that MpmdArray names, others
-  /// by all.
+  double timeout_s = 60;  // how many seconds a process may give no sign of life
+  /// The groups of an MpmdMesh. With n processes per group, the ranks of group g begin at g * n.
+  /// Arrays over the mesh of a group are held by the groups that MpmdArray names; other arrays are
+  /// held by all groups.
   int num_groups = 1;
   std::int64_t devices_per_group = 0;  // with several groups; 0: one per process
 };
 
-/// Runs `program` in new processes. Call it before anything is computed. Returns when all have
-/// ended: 0, or the exit code of one that failed.
+/// Runs `program` in new processes. Call it before anything is computed. Returns when all of them
+/// have ended: 0, or the exit code of a process that failed.
 int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
                  std::source_location where = std::source_location::current());
 
@@ -163,35 +164,37 @@ struct LaunchOptions {
   double timeout_s = 60;  // as for run_isolated
   int num_groups = 1;     // as for run_isolated
   std::int64_t devices_per_group = 0;
-  /// Names and values that must be the same in all processes, such as flags. Otherwise all throw
-  /// UserError, which names a process and what differs. The executables are compared anyway.
+  /// Names and values that must be the same in all processes, such as flags. If they differ, all
+  /// processes throw UserError, which names a process and the difference. The executables are
+  /// always compared.
   std::vector<std::pair<std::string, std::string>> must_agree = {};
 };
 
 /// Whether a launcher (mpirun, mpiexec or srun) has started this process. TESSERA_MPI=none in the
 /// environment makes it false.
 bool is_launched();
-/// Runs `program` in this process, connected by MPI with the others that the launcher has started;
-/// without a launcher alone, for all devices. Returns 0, or the exit code of the reported error.
-/// After an error all processes are ended, some without a return from here. If all find the same
-/// error, one of them reports it.
+/// Runs `program` in this process, connected by MPI to the others that the launcher has started.
+/// Without a launcher, it runs alone, for all devices. Returns 0, or the exit code of the reported
+/// error. An error ends all processes, some of them without returning from this call. If all
+/// processes find the same error, one of them reports it.
 int run_launched(IsolatedProgram& program, const LaunchOptions& options = {},
                  std::source_location where = std::source_location::current());
 
-/// The rank of this process, and how many there are; 0 and 1 if it runs alone.
+/// The rank of this process and the number of processes; 0 and 1 if it runs alone.
 int process_index();
 int process_count();
-/// The values or texts of all processes, by rank.
+/// Gathers a value or text from each process; returns them by rank.
 std::vector<std::int64_t> process_allgather(
     std::int64_t value, std::source_location where = std::source_location::current());
 std::vector<std::string> process_allgather(
     const std::string& text, std::source_location where = std::source_location::current());
-/// The cores for this process: an even share of those that it may use, if others may use them too.
+/// The number of cores for this process. If other processes may use the same cores, it is an even
+/// share of them.
 int cores_of_process();
 
 // --- compiled programs
 
-/// An argument or a result.
+/// The placement of a leaf of the arguments or of the result.
 struct LeafPlacement {
   std::string path;  // of the leaf
   Type type;
@@ -199,7 +202,7 @@ struct LeafPlacement {
   Shape local_shape;  // of the largest tile
 };
 
-/// Bytes that one real device would hold while the program runs.
+/// The bytes that one real device would hold while the program runs.
 struct MemoryPlan {
   std::int64_t arguments = 0;
   std::int64_t results = 0;                    // that do not reuse the memory of a donated argument
@@ -208,14 +211,14 @@ struct MemoryPlan {
   std::vector<std::int64_t> group_peaks = {};  // in a pipeline, for a device of each group
 };
 
-/// The leaves as a table: path, type, spec, local shape and bytes per device, with the total.
+/// A table of the leaves: path, type, spec, local shape and bytes per device, with the total.
 std::string sharding_table(const std::vector<LeafPlacement>& leaves);
 
-/// An array that a planned collective moves, and the reason.
+/// An array that a planned collective moves, and why.
 struct PlannedCollective {
   std::string kind;             // "all_gather"
   Type type;                    // of the whole array
-  std::int64_t count = 1;       // per run: the iterations of the loops around it
+  std::int64_t count = 1;       // executions per run: the iterations of the loops around it
   std::int64_t bytes = 0;       // of the gathered or reduced array, each time
   std::int64_t wire_bytes = 0;  // per device, ring model, each time
   std::int64_t group_size = 1;  // devices that exchange data with each other
@@ -227,23 +230,24 @@ struct PlannedCollective {
 /// What is known about a function lowered for one kind of arguments.
 class LoweredProgram {
  public:
-  /// The function after tracing and differentiation, and after partitioning over the mesh.
+  /// The function after tracing and differentiation; and the same after partitioning over the mesh.
   std::string ir() const;
   std::string partitioned_ir() const;
   /// The partitioned program in StableHLO; throws UserError for what StableHLO cannot express.
   std::string stablehlo() const;
-  /// A table of all collectives: kind, bytes, the user's line, cause and what would avoid it. With
-  /// fast numerics the last line says how many bytes exact numerics would send.
+  /// A table of all collectives: kind, bytes, the user's line, the cause, and what would avoid it.
+  /// With fast numerics, the last line says how many bytes exact numerics would send.
   std::string explain() const;
   /// The rows of explain(), in program order. A combined collective has several.
   std::vector<PlannedCollective> planned_collectives() const;
-  /// The collectives of one run.
+  /// The collectives that one run executes.
   std::vector<CollectiveUse> collectives() const;
   /// For a pipeline: a line for each task, each transfer between groups, and each value that a
   /// group no longer needs, in the order of execution. Empty for other programs.
   std::string task_ir() const;
-  /// For a pipeline: the costs of its stages, estimated from flops and bytes, in seconds of one
-  /// core that does the work of a group and bytes of a device. No stages for other programs.
+  /// For a pipeline: the costs of its stages, estimated from flops and bytes. Times are seconds of
+  /// one core that does the work of a group; memory is in bytes of a device. Other programs have no
+  /// stages.
   ScheduleCosts stage_costs() const;
 
   /// The sharding of each leaf of the arguments and of the result.
@@ -257,8 +261,8 @@ class LoweredProgram {
   std::shared_ptr<detail::Program> program_;
 };
 
-/// Throws UserError, which names the first, if the program has a collective of these kinds (none
-/// given: of any kind), and for an unknown kind.
+/// Throws UserError, which names the first one, if the program has a collective of one of these
+/// kinds, or of any kind if none are given. Also throws UserError for an unknown kind.
 void assert_no_collectives(const LoweredProgram& program,
                            const std::vector<std::string>& kinds = {},
                            std::source_location where = std::source_location::current());
@@ -267,9 +271,9 @@ void assert_no_collectives(const LoweredProgram& program,
 class CompiledProgram : public LoweredProgram {
  public:
   using LoweredProgram::LoweredProgram;
-  /// The time from the call to the first instruction: trace, differentiate, partition, compile.
+  /// Seconds from the call to the first instruction: trace, differentiate, partition, compile.
   double compile_seconds() const;
-  /// What one real device would have to hold, including arguments.
+  /// The bytes that one real device would have to hold, including arguments.
   std::int64_t device_peak_bytes() const { return memory().peak; }
   MemoryPlan memory() const;
 };

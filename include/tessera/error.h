@@ -21,7 +21,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The parts of a message to the user. `what` and `cure` are required; other parts may be empty.
+/// The parts of a message to the user. `what` and `cure` are required; the others may be empty.
 struct Mistake {
   std::string what;  // one sentence that starts with the op or the flag
   Span where = {};   // the user's source line
@@ -57,7 +57,8 @@ class InternalError : public Error {
 void require(bool holds, const char* rule,
              std::source_location where = std::source_location::current());
 
-/// For cures: the name that `word` was probably meant to be; empty if none is similar.
+/// For use in cures: the one of `names` that `word` was probably meant to be; empty if none is
+/// similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace tessera

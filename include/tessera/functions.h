@@ -23,7 +23,7 @@ namespace TESSERA_EXPORT tessera {
 
 /// max(x, 0). The derivative at 0 is 0.
 Array relu(Operand x);
-/// x times the normal distribution function of x, exactly or approximated with tanh.
+/// x times the normal distribution function of x, either exact or approximated with tanh.
 Array gelu(Operand x, bool approximate = true);
 /// x times logistic(x), also known as swish.
 Array silu(Operand x);
@@ -49,7 +49,7 @@ Array hard_sigmoid(Operand x);
 Array hard_silu(Operand x);
 /// min(max(x, -1), 1).
 Array hard_tanh(Operand x);
-/// The first half along `axis` times logistic(the second half).
+/// The first half of x along `axis` times logistic(the second half).
 Array glu(Operand x, std::int64_t axis = -1);
 Array softmax(Operand x, std::int64_t axis = -1);
 Array log_softmax(Operand x, std::int64_t axis = -1);
@@ -57,62 +57,62 @@ Array log_softmax(Operand x, std::int64_t axis = -1);
 Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 /// log(exp(a) + exp(b)) without overflow.
 Array logaddexp(Operand a, Operand b);
-/// The logsumexp of the elements up to each position; with `reverse` from the last one down.
+/// The logsumexp of all elements up to each position; with `reverse`, from the last element down.
 Array cumlogsumexp(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- losses
 
-/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..], 0 where a label is no
-/// class. With smoothing, a label counts 1 - s + s / C, and each other class s / C.
+/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..]; 0 where a label is not a
+/// class. With smoothing s, the label has weight 1 - s + s / C, and each other class s / C.
 Array cross_entropy(Operand logits, Operand labels, double label_smoothing = 0);
-/// The same for the logits x kernel of x [..,F] and kernel [F,C], which are made in blocks of
-/// classes, and again in the derivative: less memory for a third more work.
+/// The same for logits that are the product of x [..,F] and kernel [F,C]. They are computed in
+/// blocks of classes, and again in the derivative: less memory for a third more work.
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
-/// -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits)) of each element, 0 <= y <= 1.
+/// -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits)) per element, for labels 0 <= y <= 1.
 Array sigmoid_binary_cross_entropy(Operand logits, Operand labels);
-/// -log of the probability that frames give these labels, in any alignment (Graves et al. 2006):
-/// logits [B,T,C], labels i32 [B,N] and how many of each count, i32 [B] -> f32 [B]. Class `blank`
-/// stands between labels. Infinite where the labels do not fit; there the gradient is 0.
+/// -log of the probability of the labels, summed over all alignments to the frames (Graves et al.
+/// 2006): logits [B,T,C], labels i32 [B,N], and the lengths of both, i32 [B] -> f32 [B]. Class
+/// `blank` stands between labels. Infinite, with gradient 0, where the labels do not fit.
 Array ctc_loss(Operand logits, Operand logit_lengths, Operand labels, Operand label_lengths,
                std::int64_t blank = 0);
-/// The Kullback-Leibler divergence sum t (log t - p) over the last dimension: p are the logarithms
-/// of the predicted probabilities, t the wanted probabilities, where 0 counts nothing.
+/// The Kullback-Leibler divergence: the sum of t (log t - p) over the last dimension, where p are
+/// the log-probabilities of the predictions and t the target probabilities. Terms with t = 0 are 0.
 Array kl_divergence(Operand log_predictions, Operand targets);
-/// The cosine of the angle between vectors along the last dimension. Norms below `epsilon` count as
-/// that.
+/// The cosine of the angle between vectors along the last dimension. Norms below `epsilon` are
+/// replaced by `epsilon`.
 Array cosine_similarity(Operand a, Operand b, double epsilon = 1e-8);
-/// Half the square of the difference e up to |e| = delta, from there on linear.
+/// Half the square of the difference e where |e| <= delta; linear in |e| beyond.
 Array huber_loss(Operand predictions, Operand targets, double delta = 1);
 
-// --- metrics: sums over batches, on any mesh. They are trees, so that jitted functions take and
-// return them and checkpoints hold them.
+// --- metrics: sums over batches, on any mesh. They are trees, so jitted functions can take and
+// return them, and checkpoints can hold them.
 
 namespace metrics {
 
 /// Whether fewer than k logits are greater than that of the label: [..,C] and i32 [..] -> bool
-/// [..]; false where a label is no class.
+/// [..]; false where a label is not a class.
 Array in_top_k(Operand logits, Operand labels, std::int64_t k = 1);
 
-/// The mean of all values so far: of losses, or of in_top_k, which makes an accuracy; exp(value())
-/// of cross entropies is the perplexity.
+/// The mean of all values so far, such as losses. The mean of in_top_k is an accuracy; for
+/// cross-entropies, exp(value()) is the perplexity.
 struct Mean {
-  Array total = zeros({});  // f32[], with `rest`, what rounding has taken from it
+  Array total = zeros({});  // f32[]; `rest` is what rounding has taken from it
   Array rest = zeros({});
   Array count = zeros({}, DType::i32);
 
-  /// Adds numbers or bools; only those where `is_counted`, of the same shape, is true.
+  /// Adds numbers or bools; with `is_counted`, of the same shape, only those where it is true.
   void update(Operand values, const std::optional<Array>& is_counted = {});
   /// f32[]; NaN before the first update.
   Array value() const;
   TESSERA_TREE(total, rest, count)
 };
 
-/// counts[i, j]: how many examples of class i were taken for class j.
+/// counts[i, j]: how many examples of class i were predicted as class j.
 struct Confusion {
   Array counts;  // i32 [classes, classes]
 
   explicit Confusion(std::int64_t classes) : counts(zeros({classes, classes}, DType::i32)) {}
-  /// i32 arrays of one shape. A pair with a number that is no class is left out.
+  /// i32 arrays of the same shape. A pair with a number that is not a class is skipped.
   void update(Operand predictions, Operand labels);
   TESSERA_TREE(counts)
 };
@@ -121,8 +121,8 @@ struct Confusion {
 
 // --- statistics
 
-/// The mean of (x - mean(x))^2, with n - ddof in place of n, the number of elements. 1 for `ddof`
-/// gives the sample variance. NaN unless n > ddof.
+/// The sum of (x - mean(x))^2 divided by n - ddof, where n is the number of elements. With `ddof`
+/// 1, it is the sample variance. NaN unless n > ddof.
 Array var(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
 /// The square root of var. Where it is 0, so is its gradient.
 Array stddev(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
@@ -131,72 +131,72 @@ Array stddev(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64
 
 /// Equal parts along `axis`. Throws UserError unless `parts` divides its size.
 std::vector<Array> split(Operand x, std::int64_t parts, std::int64_t axis = 0);
-/// The parts before, between and behind these positions, which ascend.
+/// The parts before, between and after these positions, which must ascend.
 std::vector<Array> split_at(Operand x, const std::vector<std::int64_t>& positions,
                             std::int64_t axis = 0);
-/// x repeated as a whole: along dimension i `repeats[i]` times. The shorter of repeats and the
-/// shape gets leading ones.
+/// x repeated as a whole, `repeats[i]` times along dimension i. The shorter of `repeats` and the
+/// shape is extended by leading ones.
 Array tile(Operand x, std::vector<std::int64_t> repeats);
-/// Moves each element `shift` positions on along `axis`; those beyond the end come first.
+/// Moves elements `shift` positions forward along `axis`; those beyond the end wrap around.
 Array roll(Operand x, std::int64_t shift, std::int64_t axis);
 /// The same as reverse.
 Array flip(Operand x, Axes axes = {});
-/// `count` numbers from `start` to `stop`, at equal distances. Throws UserError unless the dtype is
-/// one of floats.
+/// `count` evenly spaced numbers from `start` to `stop`, both included. Throws UserError unless the
+/// dtype is a float.
 Array linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
                std::source_location where = std::source_location::current());
 
-/// The distinct elements of an array, ascending. All arrays have a size that is known ahead.
+/// The distinct elements of an array, ascending. All arrays have sizes that are known in advance.
 struct Unique {
-  Array values;   // [size]: those beyond the last one are `fill`
-  Array indices;  // i32 [size]: the first place of each in the flattened array
-  Array inverse;  // i32 of the shape of x: where each element of x is among them
+  Array values;   // [size]: the elements, then `fill` in the places that are left
+  Array indices;  // i32 [size]: where each first occurs in the flattened array
+  Array inverse;  // i32 of the shape of x: the place in `values` of each element of x
   Array counts;   // i32 [size]: how often each occurs; 0 for filled places
   TESSERA_TREE(values, indices, inverse, counts)
 };
-/// If there are more than `size`, the smallest of them; then `inverse` may be `size` or more. NaNs
-/// count as one. Without `fill` it is the smallest element.
+/// If there are more than `size` distinct elements, keeps the smallest; `inverse` may then be
+/// `size` or more. All NaNs count as one. `fill` defaults to the smallest element.
 Unique unique(Operand x, std::int64_t size, std::optional<Operand> fill = {});
 
 enum class ResizeMethod : std::uint8_t { nearest, linear, cubic };
-/// x with another size in each dimension, as jax.image.resize: nearest takes elements, linear and
-/// cubic weigh neighbours. With `antialias` a smaller result averages all that it covers.
+/// x resized to `shape`, as by jax.image.resize: nearest picks elements, linear and cubic weight
+/// neighbours. With `antialias`, a smaller result averages all elements that it covers.
 Array resize(Operand x, Shape shape, ResizeMethod method = ResizeMethod::linear,
              bool antialias = true);
 
 // --- attention
 
-/// Dropout of probabilities: each becomes 0 with probability `rate`, otherwise p / (1 - rate). Row
-/// b of split_data(key, b) draws those of element b of the batch, as bernoulli does of [H,T,S].
+/// Dropout of probabilities p: each becomes 0 with probability `rate`, otherwise p / (1 - rate).
+/// Element b of the B in a batch draws as bernoulli of [H,T,S] with row b of split_data(key, B).
 struct AttentionDropout {
   double rate;  // 0 <= rate < 1
   Key key;
 };
 
 /// Which keys a query sees, and what is added to its scores. Positions count from 0 in both q and
-/// k, also where their lengths differ. Keys that no query of a block sees cost nothing.
+/// k, even if their lengths differ. Keys that no query of a block sees cost nothing.
 struct AttentionMask {
   bool is_causal = false;  // query i sees key i and those before it
   /// A sliding window: query i sees the keys from i - before to i + after; -1 for no limit.
   std::int64_t before = -1;
   std::int64_t after = -1;
-  /// Keys at and behind this position are padding: i32 [batch..], the number of keys.
+  /// The number of keys, i32 [batch..]: keys from this position on are padding.
   std::optional<Array> lengths = {};
-  /// Added to the scores: [batch.., heads, T, S], where any size may be 1. f32.
+  /// Added to the scores: f32 [batch.., heads, T, S], where any size may be 1.
   std::optional<Array> bias = {};
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
   std::optional<AttentionDropout> dropout = {};
 };
 
 /// softmax(scale q k^T + bias) v: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E] ->
-/// [batch..,T,H,E]. K divides H, and head h reads head h / (H / K) of k and v: grouped queries, or
-/// one head for all. Scores and sums are f32. A query that sees no key gives zeros. Second
-/// derivatives hold all scores.
+/// [batch..,T,H,E]. K must divide H; head h of q reads head h / (H / K) of k and v (grouped-query
+/// or, with K = 1, multi-query attention). Scores and sums are f32. A query that sees no key gives
+/// zeros. Second derivatives hold all scores in memory.
 Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask = {});
 
 // --- sliding windows
 
-/// What is added around an array before windows slide over it: "VALID" for nothing, "SAME" for
+/// The padding around an array before windows slide over it: "VALID" for none, "SAME" for
 /// ceil(size / stride) windows per dimension, or the widths before and after each dimension.
 class Padding {
  public:
@@ -212,7 +212,7 @@ class Padding {
   std::vector<std::pair<std::int64_t, std::int64_t>> widths_;
 };
 
-/// Lists have one entry per dimension of the window; an empty list means ones.
+/// Each list has one entry per dimension of the window; an empty list means all ones.
 struct ConvOptions {
   std::vector<std::int64_t> strides = {};
   Padding padding = "VALID";
@@ -227,8 +227,8 @@ struct ConvOptions {
 /// [n, space.., features]. The kernel is not reversed. Padding counts as zeros.
 Array conv(Operand x, Operand kernel, const ConvOptions& options = {});
 
-/// The sum, maximum or minimum of each window, which has one size per dimension of x. Padding does
-/// not change the result.
+/// The sum, maximum or minimum of each window. `window` has one size per dimension of x. Padding
+/// does not affect the result.
 Array reduce_window_sum(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
 Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
@@ -236,8 +236,8 @@ Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
 Array reduce_window_min(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
 
-/// For x [n, space.., channels] and a window over space. As in Flax, avg_pool divides by the size
-/// of the window, including padding.
+/// For x [n, space.., channels]; `window` has one size per space dimension. As in Flax, avg_pool
+/// divides by the size of the window, including padding.
 Array max_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
                const Padding& padding = "VALID");
 Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
@@ -249,7 +249,7 @@ Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int
 
 namespace nn {
 
-/// What is different in training.
+/// What differs in training.
 struct Mode {
   std::optional<Key> dropout_key;  // empty: no dropout
   bool is_training = false;        // whether BatchNorm reads the batch and updates its buffers
@@ -259,7 +259,7 @@ struct Mode {
   TESSERA_TREE(dropout_key, is_training)
 };
 
-/// A function of one array as a layer.
+/// A function of one array, used as a layer.
 struct Map {
   Array (*function)(Operand);
   template <std::convertible_to<Array (*)(Operand)> F>
@@ -269,7 +269,7 @@ struct Map {
 };
 template <typename T>
 using LayerOf = std::conditional_t<std::convertible_to<T, Array (*)(Operand)>, Map, T>;
-/// With the mode, if the layer takes one; without a mode not in training.
+/// Calls the layer, with `mode` if it takes one. Without a mode, the layer is not in training.
 template <typename Layer, typename... M>
 Array call_layer(Layer& layer, const Operand& x, const M&... mode) {
   if constexpr (std::is_invocable_v<Layer&, Operand, const M&...>) {
@@ -290,7 +290,7 @@ Array sinusoidal_positions(std::int64_t length, std::int64_t width,
 struct SamplingOptions {
   double temperature = 1;  // 0: always the most likely token
   std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
-  double top_p = 1;        // of those, only the most likely that together have this probability
+  double top_p = 1;        // of these, only the most likely, which together have this probability
 };
 /// One token for each row: logits [..,V] -> i32 [..].
 Array sample(const Key& key, Operand logits, const SamplingOptions& options = {});

@@ -8,9 +8,9 @@
 //   auto [z, dz] = jvp(g, tangent)(x);
 //   Array h = hessian(loss_of_x)(x);
 //
-// For grad, the function returns a float scalar, or a tuple that starts with one. Inside jit the
-// derivative becomes part of the traced program; outside of jit it is compiled and run immediately.
-// With respect to an nn::Buffer the gradient is zeros.
+// For grad, the function returns a float scalar, or a tuple that starts with one. Inside jit, the
+// derivative becomes part of the traced program; outside of jit, it is compiled and run at once.
+// The gradient with respect to an nn::Buffer is zeros.
 #pragma once
 
 #include <tessera/jit.h>
@@ -103,9 +103,9 @@ class ValueAndGrad {
 
 }  // namespace detail
 
-/// (x...) -> (loss, aux..., gradients). `Argnums` are the arguments to differentiate with respect
-/// to, by default the first. Several give a tuple of gradients. A gradient has the type of its
-/// argument.
+/// A function (x...) -> (loss, aux..., gradients). `Argnums` are the arguments to differentiate
+/// with respect to; by default, the first. Several Argnums give a tuple of gradients. Each gradient
+/// has the type of its argument.
 template <std::size_t... Argnums, typename F>
 auto value_and_grad(F f, std::source_location where = std::source_location::current()) {
   if constexpr (sizeof...(Argnums) == 0) {
@@ -135,8 +135,9 @@ auto grad(F f, std::source_location where = std::source_location::current()) {
 
 namespace detail {
 
-/// The sum of the products of the leaves of two trees, f32[]: its derivative with respect to one
-/// is the other. Leaves that are not floats do not count. Throws UserError if the trees differ.
+/// The sum of the products of the leaves of two trees, f32[]. Its derivative with respect to one
+/// tree is the other tree. Leaves that are not floats do not count. Throws UserError if the
+/// trees differ.
 Array inner_product(const Walk& a, const Walk& b, const char* what,
                     const std::source_location& where);
 /// Zeros of these types.
@@ -144,7 +145,7 @@ std::vector<Array> zeros_of(const Walk& tree);
 /// f of each one-hot array of this type, stacked: [elements, ...].
 Array map_basis(const Type& type, const Function<Array, const Array&>& f,
                 const std::source_location& where);
-/// The rows as dimensions of `rows`, followed by those of `columns`.
+/// Reshapes a table to the dimensions of `rows`, followed by those of `columns`.
 Array as_jacobian(const Array& table, const Type& rows, const Type& columns, bool is_transposed,
                   const std::source_location& where);
 
@@ -162,7 +163,8 @@ template <std::size_t... N, typename F, typename C, typename Args>
   return std::pair(std::move(result), std::move(gradients));
 }
 
-/// The product with the tangents is the transpose of that with cotangents, which is linear.
+/// jvp is the transpose of vjp, which is linear in the cotangent: the derivative, with respect to
+/// the cotangent, of the inner product of the result of vjp and the tangents.
 template <std::size_t... N, typename F, typename T, typename Args>
 [[gnu::cold]] auto jvp_at(F& f, const T& tangents, const Args& args,
                           const std::source_location& where) {
@@ -187,8 +189,8 @@ using Copies = std::tuple<std::remove_cvref_t<Args>...>;
 
 }  // namespace detail
 
-/// (x...) -> (f(x...), cotangents of the arguments) for this cotangent of the result. `Argnums` as
-/// for value_and_grad.
+/// A function (x...) -> (f(x...), cotangents of the arguments) for this cotangent of the result.
+/// `Argnums` are as for value_and_grad.
 template <std::size_t... Argnums, typename F, typename C>
 auto vjp(F f, C cotangent, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), cotangent = std::move(cotangent), where](auto&&... args) {
@@ -201,8 +203,8 @@ auto vjp(F f, C cotangent, std::source_location where = std::source_location::cu
   };
 }
 
-/// (x...) -> (f(x...), tangent of the result) for these tangents of the arguments: one tree, or a
-/// tuple if there are several `Argnums`. It needs the derivatives that grad needs.
+/// A function (x...) -> (f(x...), tangent of the result) for these tangents of the arguments: one
+/// tree, or a tuple if there are several `Argnums`. It needs the same derivatives as grad.
 template <std::size_t... Argnums, typename F, typename T>
 auto jvp(F f, T tangents, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), tangents = std::move(tangents), where](auto&&... args) {
@@ -215,8 +217,9 @@ auto jvp(F f, T tangents, std::source_location where = std::source_location::cur
   };
 }
 
-/// (x...) -> the derivatives of f, which returns an array, with respect to argument number N, an
-/// array: [shape of the result.., shape of the argument..]. Reverse mode, for few results.
+/// A function (x...) -> the Jacobian of f with respect to argument number N: [shape of the
+/// result.., shape of the argument..]. The result of f and the argument must be arrays. Uses
+/// reverse mode, which suits functions with few results.
 template <std::size_t N = 0, typename F>
 auto jacrev(F f, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), where](auto&&... args) {
@@ -232,7 +235,7 @@ auto jacrev(F f, std::source_location where = std::source_location::current()) {
                                std::get<N>(copies).type(), false, where);
   };
 }
-/// The same in forward mode, for few arguments.
+/// The same in forward mode, which suits functions with few arguments.
 template <std::size_t N = 0, typename F>
 auto jacfwd(F f, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), where](auto&&... args) {
@@ -254,7 +257,8 @@ template <std::size_t N = 0, typename F>
 auto jacobian(F f, std::source_location where = std::source_location::current()) {
   return jacrev<N>(std::move(f), where);
 }
-/// (x...) -> the second derivatives of f, which returns a scalar: [shape of x.., shape of x..].
+/// A function (x...) -> the second derivatives of f, which must return a scalar: [shape of x..,
+/// shape of x..].
 template <std::size_t N = 0, typename F>
 auto hessian(F f, std::source_location where = std::source_location::current()) {
   return jacfwd<N>(grad<N>(std::move(f), where), where);

@@ -1,4 +1,4 @@
-// jit: compiles a function of trees once per kind of arguments and runs it on a mesh.
+// jit: compiles a function of trees once for each kind of arguments, and runs it on a mesh.
 //
 //   auto step = jit([](State old, Array batch) { ...; return std::tuple(next, loss); },
 //                   {.donate_argnums = {0}});
@@ -8,8 +8,8 @@
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
 // settings. Captured arrays are read when it is traced; later assignments have no effect. Inside
-// another traced function a jitted function becomes a call, and its options are ignored. Jitted
-// functions may be called from several threads.
+// another traced function, a jitted function becomes a call and its options are ignored. Several
+// threads may call jitted functions.
 #pragma once
 
 #include <optional>
@@ -22,18 +22,18 @@
 
 namespace TESSERA_EXPORT tessera {
 
-/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: by the
-/// estimated costs of the equations, so that it ends early and few bytes pass between stages.
+/// Cuts a microbatch function without marks into the stages of its schedule. Uses the estimated
+/// costs of equations, so that the step ends early and few bytes pass between stages.
 struct AutoStages {
-  /// Bytes that a device may hold for a stage: parameters, their gradients, and what backward
+  /// The bytes that a device may hold for a stage: parameters, their gradients, and what backward
   /// passes need from the microbatches in flight.
   double memory_limit = 1e300;
 };
 
 /// Options of jit.
 struct JitOptions {
-  std::vector<Shardings> in_shardings = {};  // one per argument; if missing, that of the argument
-  Shardings out_shardings = {};              // of the result; if unspecified, inferred
+  std::vector<Shardings> in_shardings = {};  // one per argument; default: that of the argument
+  Shardings out_shardings = {};              // of the result; default: inferred
   // Arguments whose memory the call may reuse. Shardings and collectives do not depend on it.
   std::vector<int> donate_argnums = {};
   std::string name = {};
@@ -42,12 +42,12 @@ struct JitOptions {
   // different sizes.
   bool strict = false;
   bool check_finite = false;  // UserError that names the op that makes a NaN or an infinity
-  std::optional<Numerics> numerics = {};  // of this program; if missing, set_numerics()
-  std::string dot_unit = {};              // for products of bf16 in this program, as set_dot_unit()
+  std::optional<Numerics> numerics = {};  // of this program; default: that of set_numerics()
+  std::string dot_unit = {};              // for bf16 products in this program; see set_dot_unit()
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.
   std::optional<MpmdMesh> mpmd_mesh = {};
-  std::optional<AutoStages> auto_stages = {};  // cuts that treduce; missing if it has marks
-  // UserError, which says why, instead of one more trace than this; 0: no limit.
+  std::optional<AutoStages> auto_stages = {};  // cuts that treduce; leave empty if it has marks
+  // The number of traces after which one more is a UserError that says why; 0: no limit.
   int max_traces = 0;
 };
 
@@ -102,11 +102,11 @@ class JitCore {
   JitCore(const JitCore&) = delete;
   JitCore& operator=(const JitCore&) = delete;
 
-  /// Traces and compiles if needed, runs, and gives donated arguments away.
+  /// Traces and compiles if needed, then runs. Gives donated arguments away.
   Outcome call(const Walk& arguments, Body& body, const std::source_location& where);
   std::shared_ptr<Program> lower(const Walk& arguments, Body& body,
                                  const std::source_location& where);
-  /// A call within another traced function: one equation; options are ignored.
+  /// A call within another traced function becomes one equation; options are ignored.
   Outcome call_traced(Body& body, const std::source_location& where);
   std::shared_ptr<Program> last(const std::source_location& where) const;
   int num_traces() const;
@@ -120,7 +120,7 @@ class JitCore {
 void compile(Program& program);
 Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
             const std::source_location& where);
-/// The arguments as leaves of the outcome.
+/// Places the arguments; returns them as the leaves of the outcome.
 Outcome place(const std::shared_ptr<Program>& program, const Walk& arguments,
               const std::source_location& where);
 bool is_tracing();
@@ -172,8 +172,8 @@ class Compiled : public CompiledProgram {
   R operator()(Args... args, std::source_location where = std::source_location::current()) const {
     return detail::result_of<R>(detail::run(program_, detail::walked_arguments(args...), where));
   }
-  /// The arguments with the shardings of the program and, with one process per device, held only by
-  /// the groups that need them. Throws as a call does.
+  /// The arguments with the shardings of the program. With one process per device, only the groups
+  /// that need an argument hold it. Throws the same errors as a call.
   std::tuple<Args...> place(Args... args,
                             std::source_location where = std::source_location::current()) const {
     const detail::Outcome placed =
@@ -205,7 +205,7 @@ class Jitted {
   R operator()(Args... args, std::source_location where = std::source_location::current()) const {
     return detail::call_jitted<R>(*core_, f_, where, std::move(args)...);
   }
-  /// Traces and partitions without running; abstract arrays will do.
+  /// Traces and partitions without running. Abstract arguments are enough.
   Lowered<R, Args...> lower(const Args&... args,
                             std::source_location where = std::source_location::current()) const {
     detail::BodyOf<F, R, Args...> body(f_, args...);
@@ -274,7 +274,7 @@ auto make_jitted(F f, JitOptions options, const std::source_location& where,
 
 }  // namespace detail
 
-/// Compiles `f`, a function of trees that returns a tree. Parameters are values or const
+/// Compiles `f`, a function of trees that returns a tree. Its parameters must be values or const
 /// references.
 template <typename F>
 auto jit(F f, JitOptions options = {},

@@ -1,10 +1,10 @@
 // Matrices, linear algebra (factorisations, systems of equations, eigenvalues), and Fourier
 // transforms.
 //
-// In linalg, arrays are matrices [.., rows, cols] of f32 or f64, one for each index of the leading
-// dimensions. A matrix that is not finite gives NaN. On a mesh the leading dimensions may be split;
-// matrices are whole on each device. Gradients are those of JAX: where eigenvalues or singular
-// values are equal, the gradients of vectors are not finite.
+// In linalg, arrays hold f32 or f64 matrices [.., rows, cols], one for each index of the leading
+// dimensions. A matrix that is not finite gives NaN. On a mesh, the leading dimensions may be
+// split; each matrix is whole on a device. Gradients are those of JAX: where eigenvalues or
+// singular values are equal, the gradients of the vectors are not finite.
 #pragma once
 
 #include <cstdint>
@@ -19,60 +19,59 @@ namespace TESSERA_EXPORT tessera {
 
 // --- matrices
 
-/// [rows, columns]: 1 on the diagonal, 0 elsewhere. `offset` in this section: of a diagonal, above
-/// the main one if positive. `columns` of -1: as many as rows.
+/// [rows, columns]: 1 on the diagonal, 0 elsewhere. `columns` = -1 means as many as rows. In this
+/// section, `offset` selects a diagonal; positive offsets lie above the main diagonal.
 Array eye(std::int64_t rows, std::int64_t columns = -1, std::int64_t offset = 0,
           DType dtype = DType::f32, std::source_location where = std::source_location::current());
-/// x [..., rows, columns] with zeros above the diagonal, or below it.
+/// x [..., rows, columns] with zeros above the diagonal (tril) or below it (triu).
 Array tril(Operand x, std::int64_t offset = 0);
 Array triu(Operand x, std::int64_t offset = 0);
-/// The square matrix with x [n] on its diagonal, or the diagonal of a matrix x.
+/// For a vector x [n], the square matrix with x on its diagonal; for a matrix x, its diagonal.
 Array diag(Operand x, std::int64_t offset = 0);
-/// [n, m]: the product of each element of a with each of b, which are flattened.
+/// [n, m]: the product of each element of a with each element of b, both flattened.
 Array outer(Operand a, Operand b);
-/// The Kronecker product: each element of a times the whole b. The shorter shape gets leading ones.
+/// The Kronecker product: each element of a times all of b. The shorter shape gets leading ones.
 Array kron(Operand a, Operand b);
-/// The Euclidean norm, the square root of the sum of the squares. Where it is 0, so is its
-/// gradient.
+/// The Euclidean norm: the square root of the sum of squares. Where it is 0, its gradient is 0.
 Array norm(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 
 namespace linalg {
 
 // --- factorisations
 
-/// The lower triangular l with l * transpose(l) equal to (a + transpose(a)) / 2. NaN where a is not
+/// The lower triangular l for which l * transpose(l) is (a + transpose(a)) / 2. NaN where a is not
 /// positive definite.
 Array cholesky(Operand a);
 
-/// What elimination with partial pivoting gives, for matrices [.., rows, cols].
+/// The result of elimination with partial pivoting, for matrices [.., rows, cols].
 struct LuFactors {
   Array packed;       // below the diagonal l, without its diagonal of ones; the rest is u
-  Array pivots;       // i32 [.., min(rows, cols)]: the row that was exchanged with row i
+  Array pivots;       // i32 [.., min(rows, cols)]: at i, the row that was exchanged with row i
   Array permutation;  // i32 [.., rows]: row i of l * u is row permutation[i] of a
 };
 LuFactors lu_factor(Operand a);
 
 enum class FullMatrices : std::uint8_t { no, yes };
-/// q with orthonormal columns and the upper triangular r, q * r = a. q is [.., rows, k] and r is
-/// [.., k, cols]; k is `rows` for full matrices, otherwise the lesser size. Full matrices with more
-/// rows than columns have no gradient.
+/// q [.., rows, k] with orthonormal columns and the upper triangular r [.., k, cols], q * r = a.
+/// k is `rows` for full matrices, otherwise min(rows, cols). Full matrices with more rows than
+/// columns have no gradient.
 std::pair<Array, Array> qr(Operand a, FullMatrices full = FullMatrices::no);
 
-/// Eigenvalues in ascending order [.., n] and eigenvectors as columns [.., n, n] of the symmetric
-/// (a + transpose(a)) / 2. The first element of a vector that is larger than half of its largest
-/// one is positive.
+/// The eigenvalues [.., n], ascending, and the eigenvectors, the columns of [.., n, n], of the
+/// symmetric matrix (a + transpose(a)) / 2. Signs: in each eigenvector, the first element with more
+/// than half the largest absolute value is positive.
 std::pair<Array, Array> eigh(Operand a);
 Array eigvalsh(Operand a);
 
-/// u [.., rows, k], singular values in descending order [.., k], and the transpose of v
-/// [.., k, cols], u * diag(s) * vt = a; k is the lesser size. Signs as those of eigh, in u.
+/// u [.., rows, k], the singular values s [.., k], descending, and vt [.., k, cols], the transpose
+/// of v. u * diag(s) * vt = a and k = min(rows, cols). The columns of u have signs as in eigh.
 std::tuple<Array, Array, Array> svd(Operand a);
 Array svdvals(Operand a);
 
 // --- systems of equations; batch dimensions of a and b are broadcast
 
-/// x with a * x = b, for square matrices a. b: a vector [n], or matrices [.., n, count]. Not
-/// finite where a is singular.
+/// The x with a * x = b, for square matrices a. b is a vector [n], or matrices [.., n, count]. The
+/// result is not finite where a is singular.
 Array solve(Operand a, Operand b);
 
 struct TriangularOptions {
@@ -81,32 +80,33 @@ struct TriangularOptions {
   bool unit_diagonal = false;  // the diagonal is not read: it is 1
 };
 Array solve_triangular(Operand a, Operand b, const TriangularOptions& options = {});
-/// a * x = b from cholesky(a).
+/// Solves a * x = b, where l is cholesky(a).
 Array cholesky_solve(Operand l, Operand b);
-/// a * x = b from lu_factor(a).
+/// Solves a * x = b, where `factors` is lu_factor(a).
 Array lu_solve(const LuFactors& factors, Operand b);
-/// The x of least norm that makes the norm of a * x - b least. Singular values of at most `rcond`
-/// times the largest count as zero; -1: epsilon times the larger size.
+/// The least-squares solution: the x of least norm that minimises the norm of a * x - b. Singular
+/// values of at most `rcond` times the largest count as zero. `rcond` = -1 means epsilon times the
+/// larger size of a.
 Array lstsq(Operand a, Operand b, double rcond = -1.0);
 
 // --- functions of matrices
 
 Array inv(Operand a);
-/// The Moore-Penrose inverse [.., cols, rows]. `rcond` as for lstsq.
+/// The Moore-Penrose inverse [.., cols, rows]. `rcond` is as for lstsq.
 Array pinv(Operand a, double rcond = -1.0);
-/// [..]. Its gradient is not finite where a is singular.
+/// The determinant [..]. Its gradient is not finite where a is singular.
 Array det(Operand a);
 /// The sign of the determinant, and the logarithm of its absolute value.
 std::pair<Array, Array> slogdet(Operand a);
-/// The product of n matrices a, or of inverses if n is negative.
+/// The product of n copies of a, or of -n copies of its inverse if n is negative.
 Array matrix_power(Operand a, std::int64_t n);
 /// The number of singular values above `rcond` times the largest: i32 [..].
 Array matrix_rank(Operand a, double rcond = -1.0);
 
 }  // namespace linalg
 
-/// Discrete Fourier transforms: NumPy's functions, of f32 or f64. On a mesh the other dimensions
-/// may be split; those that are transformed are whole on each device.
+/// Discrete Fourier transforms: NumPy's functions, for f32 or f64. On a mesh, the dimensions that
+/// are transformed are whole on each device; the other dimensions may be split.
 namespace fft {
 
 /// Complex numbers: two arrays of one shape and dtype.
@@ -117,35 +117,35 @@ struct Complex {
 };
 Complex operator*(const Complex& x, const Complex& y);
 Complex conj(const Complex& x);
-/// The absolute values. Where one is 0, so is its gradient.
+/// The absolute values. Where one is 0, its gradient is 0.
 Array abs(const Complex& x);
 
-/// What is divided by the number n of elements: the inverse transforms, the others, or all of them,
-/// by the square root of n.
+/// Which transforms are scaled, for n elements: backward divides inverse transforms by n, forward
+/// divides forward transforms by n, and ortho divides both by the square root of n.
 enum class Norm : std::uint8_t { backward, forward, ortho };
 
 struct Options {
-  std::int64_t length = -1;  // along the axis: cut, or padded with zeros; -1: as it is
+  std::int64_t length = -1;  // cut or zero-pad the axis to this length; -1: leave it as it is
   std::int64_t axis = -1;
   Norm norm = Norm::backward;
 };
-/// The sums over j of x[j] * exp(-2 pi i j k / n); of ifft, with the opposite sign.
+/// The sums over j of x[j] * exp(-2 pi i j k / n). In ifft, the exponent has the opposite sign.
 Complex fft(const Complex& x, const Options& options = {},
             std::source_location where = std::source_location::current());
 Complex ifft(const Complex& x, const Options& options = {},
              std::source_location where = std::source_location::current());
-/// The first n / 2 + 1 elements of the transform of real numbers, and these numbers from such
-/// elements. For irfft `length` is that of the result; -1: 2 * (size - 1).
+/// rfft: the first n / 2 + 1 elements of the transform of real numbers. irfft: the real numbers
+/// from such elements; its `length` is that of the result, and -1 means 2 * (size - 1).
 Complex rfft(Operand x, const Options& options = {});
 Array irfft(const Complex& x, const Options& options = {},
             std::source_location where = std::source_location::current());
 
 struct OptionsN {
-  std::vector<std::int64_t> axes = {};     // none: the last ones, as many as lengths, or all
-  std::vector<std::int64_t> lengths = {};  // per axis; none: as they are
+  std::vector<std::int64_t> axes = {};     // empty: the last ones, as many as lengths, or all
+  std::vector<std::int64_t> lengths = {};  // per axis; empty: as they are
   Norm norm = Norm::backward;
 };
-/// Along several axes. The last of them is the one of rfft and irfft.
+/// Transforms along several axes. rfftn and irfftn apply rfft and irfft along the last of them.
 Complex fftn(const Complex& x, const OptionsN& options = {},
              std::source_location where = std::source_location::current());
 Complex ifftn(const Complex& x, const OptionsN& options = {},
@@ -153,12 +153,12 @@ Complex ifftn(const Complex& x, const OptionsN& options = {},
 Complex rfftn(Operand x, const OptionsN& options = {});
 Array irfftn(const Complex& x, const OptionsN& options = {},
              std::source_location where = std::source_location::current());
-/// Along the last two axes.
+/// Transforms along the last two axes.
 Complex fft2(const Complex& x, std::source_location where = std::source_location::current());
 Complex ifft2(const Complex& x, std::source_location where = std::source_location::current());
 
-/// [n]: the frequency of each element of fft, in cycles per unit of `spacing`, the distance of two
-/// samples.
+/// [n]: the frequency of each element of fft, in cycles per unit of `spacing`. `spacing` is the
+/// distance between two samples.
 Array fftfreq(std::int64_t n, double spacing = 1.0, DType dtype = DType::f32,
               std::source_location where = std::source_location::current());
 /// [n / 2 + 1]: the same for rfft.

@@ -1,4 +1,4 @@
-// Meshes of devices and how arrays are laid out over them.
+// Meshes of devices, and how arrays are laid out over them.
 //
 //   Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});
 //   NamedSharding by_rows(mesh, P{"data", none});        // dimension 0 is split over "data"
@@ -34,30 +34,30 @@ DeviceMesh create_device_mesh(Shape shape,
 
 /// Named axes over virtual devices; the last axis varies fastest. A default Mesh is one device.
 ///
-/// Device ids say who holds a tile. They appear in shards, pictures and the ranks of isolated runs,
-/// and never affect values. A mesh of n devices has the ids 0 to n-1, in any order.
+/// Device ids say which device holds a tile. They appear in shards, pictures and the ranks of
+/// isolated runs, and never affect values. A mesh of n devices has the ids 0 to n-1, in any order.
 class Mesh {
  public:
   Mesh();
   TESSERA_COPYABLE(Mesh);
   /// `devices`: the ids, row-major; empty means 0, 1, ... Throws UserError for an empty or repeated
-  /// name, sizes below 1, more than 16384 devices, and ids that are not 0 to n-1.
+  /// axis name, sizes below 1, more than 16384 devices, and ids that are not 0 to n-1.
   explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                 std::source_location where = std::source_location::current());
-  /// One name per dimension of `devices`.
+  /// `axis_names` has one name per dimension of `devices`.
   Mesh(const DeviceMesh& devices, const std::vector<std::string>& axis_names,
        std::source_location where = std::source_location::current());
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
   std::int64_t num_devices() const;
-  /// Row-major over the mesh.
+  /// The ids, row-major over the mesh.
   std::vector<std::int64_t> device_ids() const;
   /// Whether the ids are 0, 1, ... in order.
   bool is_in_order() const { return ids_.empty(); }
   /// The row-major position of a device. Throws UserError for an id that the mesh does not have.
   std::int64_t position_of(std::int64_t device,
                            std::source_location where = std::source_location::current()) const;
-  /// The size of an axis. Throws UserError if there is none of that name.
+  /// The size of an axis. Throws UserError if the mesh has no axis of that name.
   std::int64_t axis_size(const std::string& name,
                          std::source_location where = std::source_location::current()) const;
   bool has_axis(const std::string& name) const;
@@ -74,12 +74,12 @@ Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {
 /// `data=4,model=2`; with ids that are not in order, `data=4@0,2,3,1`; `none` for a mesh without
 /// axes.
 std::string to_string(const Mesh& mesh);
-/// Reads the text form of a mesh; throws UserError.
+/// Reads the text form of a mesh. Throws UserError for any other text.
 Mesh parse_mesh(const std::string& text,
                 std::source_location where = std::source_location::current());
 
-/// A mesh whose devices form groups along one axis. Each group runs programs of its own: the stages
-/// of a pipeline.
+/// A mesh whose devices form groups along one axis. Each group runs its own programs: the stages of
+/// a pipeline.
 class MpmdMesh {
  public:
   /// Throws UserError if the mesh has no such axis.
@@ -90,8 +90,8 @@ class MpmdMesh {
   const std::string& mpmd_axis_name() const { return axis_; }
   /// The number of groups.
   std::int64_t mpmd_dim() const { return mesh_.axis_size(axis_); }
-  /// The mesh of every group, in which that axis has size 1. The arguments and results of a
-  /// pipeline have shardings over this mesh.
+  /// The mesh of each group: the same axes, but that axis has size 1. The arguments and results of
+  /// a pipeline have shardings over this mesh.
   const Mesh& group_mesh() const { return group_mesh_; }
   /// One mesh per group.
   std::vector<Mesh> unstack() const;
@@ -109,11 +109,11 @@ struct None {};
 inline constexpr None none{};
 
 struct Unconstrained {};
-/// A dimension that with_sharding_constraint leaves to the compiler. An error anywhere else.
+/// A dimension that with_sharding_constraint leaves to the compiler. It is an error anywhere else.
 inline constexpr Unconstrained unconstrained{};
 
-/// One dimension of a PartitionSpec: `none`, an axis, several axes with the major one first, or
-/// unconstrained.
+/// One dimension of a PartitionSpec: `none`, an axis, several axes (the major one first), or
+/// `unconstrained`.
 struct SpecEntry {
   std::vector<std::string> axes;
   bool is_unconstrained = false;
@@ -148,7 +148,7 @@ enum class AxisNames : std::uint8_t { mesh, logical };
 
 /// `'data'`, `('data', 'model')`, `None`, `UNCONSTRAINED`.
 std::string to_string(const SpecEntry& entry);
-/// `P('data', None, ('a', 'b'))`, `P('data',)`, `P(UNCONSTRAINED,)`: as JAX prints it.
+/// `P('data', None, ('a', 'b'))`, `P('data',)`, `P(UNCONSTRAINED,)`: as JAX prints a spec.
 std::string to_string(const PartitionSpec& spec);
 
 /// Indices [start, limit) of one dimension.
@@ -169,14 +169,14 @@ struct DeviceIndices {
 
 /// A mesh and a spec: which device holds which tile of an array.
 ///
-/// Shard j of s of a dimension of size n holds [floor(j*n/s), floor((j+1)*n/s)); if s does not
-/// divide n, shards differ by one. Functions of a shape throw UserError if the spec has more
-/// entries than the shape has dimensions, or an unconstrained entry.
+/// If a dimension of size n is split into s shards, shard j holds [floor(j*n/s), floor((j+1)*n/s)).
+/// If s does not divide n, shards differ in size by one. Functions that take a shape throw
+/// UserError if the spec has more entries than the shape has dimensions, or an unconstrained entry.
 struct NamedSharding {
   Mesh mesh;
   PartitionSpec spec;
-  /// If not empty, `mesh` is that of a group of an MpmdMesh, and these groups hold the array;
-  /// ascending. Within a traced function they have no effect: stages decide there.
+  /// If not empty, `mesh` is the mesh of a group of an MpmdMesh, and these groups, ascending, hold
+  /// the array. They have no effect within a traced function, where the stages decide.
   std::vector<std::int64_t> mpmd_idxs = {};
 
   NamedSharding() = default;
@@ -194,7 +194,7 @@ struct NamedSharding {
   /// The shape of the tile that this device holds.
   Shape shard_shape(const Shape& shape, std::int64_t device,
                     std::source_location where = std::source_location::current()) const;
-  /// What each device holds, row-major over the mesh.
+  /// The part of the array that each device holds, row-major over the mesh.
   std::vector<DeviceIndices> devices_indices_map(
       const Shape& shape, std::source_location where = std::source_location::current()) const;
   /// Whether both put the same tiles of an array of this rank on the same devices, whatever the
@@ -231,28 +231,28 @@ const Mesh& current_mesh();
 
 // --- changes of sharding
 
-/// A collective, or a slice, which moves nothing.
+/// One step of a plan: a collective, or a slice, which moves no data.
 struct ReshardStep {
   std::string kind;
   std::vector<std::string> axes;  // along which data moves; `data#1` is a part of an axis
   PartitionSpec spec;             // after this step
   std::int64_t wire_bytes = 0;    // received per device, ring model
-  std::int64_t group_size = 1;    // devices that talk to each other
+  std::int64_t group_size = 1;    // devices that exchange data with each other
 };
 
 /// The collectives for a change of sharding, in order.
 struct ReshardPlan {
   std::vector<ReshardStep> steps;
   std::int64_t wire_bytes = 0;
-  /// No plan is cheaper by more than this factor. It is 1, so that this plan is the cheapest, on
-  /// all meshes whose sizes have at most six prime factors.
+  /// No plan is cheaper by more than this factor. On all meshes whose sizes have at most six prime
+  /// factors it is 1: this plan is then the cheapest.
   double bound = 1;
   std::int64_t start_cost = 0;  // the price of starting a collective, in bytes
 };
 
-/// The collectives that change the sharding of an array on the same mesh at the least price: the
-/// bytes that a device receives, plus `start_cost` per collective. Throws UserError for specs that
-/// do not fit the type.
+/// The cheapest collectives that change the sharding of an array on the same mesh. The price is the
+/// number of bytes that a device receives, plus `start_cost` per collective. Throws UserError for
+/// specs that do not fit the type.
 ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const PartitionSpec& to,
                          std::source_location where = std::source_location::current());
 

@@ -7,7 +7,7 @@
 //     TESSERA_MODULE(up, down)
 //   };
 //   Mlp mlp(nn::Scope(Key(42)));
-// The same names and seed give the parameters of Linen, or with Scope::nnx those of NNX.
+// The same names and seed give the parameters of Linen or, with Scope::nnx, those of NNX.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ using tessera::logical_axis_rules, tessera::logical_to_mesh, tessera::logical_to
 
 // --- layers; x [..., features]. If a dtype is given, inputs and parameters are converted to it.
 
-/// x W + b, W [inputs, features].
+/// x W + b, where W, the kernel, is [inputs, features].
 struct Dense {
   Param kernel;
   std::optional<Param> bias;
@@ -37,7 +37,7 @@ struct Dense {
   TESSERA_MODULE(kernel, bias, dtype)
 };
 
-/// Rows of a table [count, features] by i32 ids [...] -> [..., features].
+/// Looks up rows of a table [count, features]: i32 ids [...] -> [..., features].
 struct Embed {
   Param embedding;
   std::optional<DType> dtype;
@@ -48,8 +48,8 @@ struct Embed {
   TESSERA_MODULE(embedding, dtype)
 };
 
-/// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension, with the variance as
-/// max(0, E[x x] - E[x]^2). For bf16 this is computed in f32 and rounded.
+/// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension. The variance is
+/// max(0, E[x x] - E[x]^2). For bf16, all of this is computed in f32 and then rounded.
 struct LayerNorm {
   Param scale, bias;
   double epsilon;
@@ -61,7 +61,7 @@ struct LayerNorm {
   TESSERA_MODULE(scale, bias, epsilon, dtype)
 };
 
-/// Windows over x [n, space.., inputs] -> [n, space.., features], with the padding of Linen.
+/// A convolution of x [n, space.., inputs] -> [n, space.., features], with the padding of Linen.
 struct ConvOptions {
   std::vector<std::int64_t> kernel_size;
   std::vector<std::int64_t> strides = {};
@@ -86,8 +86,8 @@ struct Conv {
   TESSERA_MODULE(kernel, bias, dtype, options)
 };
 
-/// In training, elements become 0 with probability `rate`, otherwise x / (1 - rate). Which ones
-/// depends on scope and key.
+/// In training, elements become 0 with probability `rate`, otherwise x / (1 - rate). The scope and
+/// the key of the mode determine which ones.
 struct Dropout {
   double rate;  // 0 <= rate < 1
   KeyFold fold;
@@ -103,14 +103,15 @@ struct BatchNormOptions {
   double epsilon = 1e-5;
   bool use_bias = true;
   bool use_scale = true;
-  /// An axis of vmap or shard_map whose elements are one batch. Not needed for a mesh.
+  /// An axis of vmap or shard_map whose elements form one batch. Not needed for a mesh.
   std::string axis_name = {};
   std::optional<DType> dtype = {};
 };
 
 /// (x - mean) rsqrt(variance + epsilon) scale + bias for each channel, the last dimension of x. In
-/// training, mean and variance are those of all other dimensions, which is the whole batch on any
-/// mesh, and `mean` and `var` follow them; otherwise these two are used. The statistics are f32.
+/// training, mean and variance are taken over all other dimensions (on any mesh, over the whole
+/// batch), and the running averages `mean` and `var` are updated. Otherwise `mean` and `var` are
+/// used. The statistics are f32.
 struct BatchNorm {
   std::optional<Param> scale, bias;
   Buffer mean, var;
@@ -124,8 +125,8 @@ struct BatchNorm {
   TESSERA_MODULE(scale, bias, mean, var, momentum, epsilon, axis_name, dtype)
 };
 
-/// As LayerNorm, over the space and the channels of each of `num_groups` groups of channels, for x
-/// [n, space.., features]. As many groups as channels make an instance norm.
+/// Like LayerNorm, but for x [n, space.., features], over space and the channels of each of
+/// `num_groups` groups of channels. With as many groups as channels, it is an instance norm.
 struct GroupNorm {
   Param scale, bias;
   std::int64_t num_groups;
@@ -152,8 +153,8 @@ struct RMSNorm {
   TESSERA_MODULE(scale, epsilon, dtype)
 };
 
-/// The layer whose shapes are those of Conv backwards: strides insert rows, as Linen's layer. No
-/// input_dilation and one group; widths of padding surround the array with its inserted rows.
+/// A transposed convolution as in Linen: strides insert rows. input_dilation must be empty, and
+/// feature_group_count 1. Padding given as widths surrounds the array with its inserted rows.
 struct ConvTranspose {
   Param kernel;  // [kernel_size.., inputs, features]
   std::optional<Param> bias;
@@ -172,45 +173,48 @@ struct AttentionOptions {
   std::int64_t features;          // of queries and outputs
   std::int64_t qkv_features = 0;  // of all heads, a multiple of num_heads; 0: features
   bool use_bias = true;
-  bool is_causal = false;                          // position t sees positions up to t only
+  bool is_causal = false;                          // position t sees only positions up to t
   Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
   Initializer bias_init = init::zeros();
   std::optional<DType> dtype = {};
   double dropout = 0;             // in training, the rate at which probabilities are dropped
   std::int64_t num_kv_heads = 0;  // divides num_heads: groups of heads share keys; 0: num_heads
-  std::int64_t kv_features = 0;   // of what keys and values are made from; 0: features
+  std::int64_t kv_features = 0;   // of what keys and values are computed from; 0: features
 };
 
-/// Keys and values of positions that queries see. A step that donates them writes them in place.
+/// Keys and values of the positions that queries see. A step that donates the cache updates it in
+/// place.
 struct AttentionCache {
   Array keys, values;  // [B,capacity,K,D], K heads
-  Array length;        // i32: how many positions there are
+  Array length;        // i32: the number of positions in use
   AttentionCache(std::int64_t batch, std::int64_t capacity, const AttentionOptions& options);
-  /// All positions of keys and values.
+  /// A cache that is full: all positions of `keys` and `values` are in use.
   AttentionCache(Array keys, Array values);
   TESSERA_TREE(keys, values, length)
 };
 
-/// Linen's MultiHeadDotProductAttention. Queries are x [B,T,features], and so are results.
-/// AttentionMask says more about which positions they see. Modes with a key drop probabilities.
+/// Linen's MultiHeadDotProductAttention. Queries x and results are [B,T,features]. An AttentionMask
+/// can further limit which positions queries see. With a mode that has a key, probabilities are
+/// dropped.
 struct MultiHeadAttention {
   Param query, key, value, out;  // kernels [F,H,D], [kv_features,K,D] twice, [H,D,F]
   std::optional<Param> query_bias, key_bias, value_bias, out_bias;
   bool is_causal;
   std::optional<DType> dtype;
   std::optional<Dropout> dropout;  // of probabilities
-  /// Throws UserError if num_heads does not divide the features, or num_kv_heads not num_heads.
+  /// Throws UserError unless num_heads divides the features and num_kv_heads divides num_heads.
   MultiHeadAttention(const Scope& scope, const AttentionOptions& options,
                      std::source_location where = std::source_location::current());
   /// Self-attention: the positions of x see each other.
   Array operator()(Operand x, const Mode& mode = Mode::eval()) const;
   Array operator()(Operand x, const AttentionMask& mask, const Mode& mode = Mode::eval()) const;
-  /// For positions that follow those in the cache, which then has them too. Needs is_causal.
+  /// Self-attention for positions that follow those in the cache, and adds them to the cache. Needs
+  /// is_causal.
   Array operator()(Operand x, AttentionCache& cache) const;
-  /// Cross-attention: they see the positions of `from` [B,S,kv_features], whatever is_causal says.
+  /// Cross-attention: queries see the positions of `from` [B,S,kv_features]; ignores is_causal.
   Array attend(Operand x, Operand from, const AttentionMask& mask = {},
                const Mode& mode = Mode::eval()) const;
-  /// The same for the positions of a cache, as read() makes it once for many queries.
+  /// Cross-attention to the positions of a cache, which read() makes once for many queries.
   Array attend(Operand x, const AttentionCache& seen, const AttentionMask& mask = {},
                const Mode& mode = Mode::eval()) const;
   AttentionCache read(Operand from) const;
@@ -218,11 +222,11 @@ struct MultiHeadAttention {
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
                  dtype, dropout)
 };
-/// Linen's name where keys and values are always made from x.
+/// Linen's name for the case in which keys and values are always computed from x.
 using SelfAttention = MultiHeadAttention;
 
-/// Layers and functions of one array, such as relu, one after the other. Layers that take a Mode
-/// get `mode`, if one is given.
+/// Applies layers, and functions of one array such as relu, one after the other. Layers that take a
+/// Mode get `mode`, if one is given.
 template <typename... Layers>
 struct Sequential {
   std::tuple<Layers...> layers;
@@ -248,7 +252,7 @@ struct Sequential {
 template <typename... Layers>
 Sequential(Layers...) -> Sequential<LayerOf<Layers>...>;
 
-/// Equal layers applied one after the other; the first dimension of parameters is the layer.
+/// Identical layers applied one after the other. Dimension 0 of each parameter is the layer.
 template <typename Layer>
 struct Scanned {
   Layer layers;
@@ -264,11 +268,11 @@ struct Scanned {
 
 struct ScanOptions {
   std::int64_t length;
-  std::optional<SpecEntry> axis_name = {};  // for annotated parameters
+  std::optional<SpecEntry> axis_name = {};  // of the layer dimension, for annotated parameters
   std::source_location where = std::source_location::current();
 };
 
-/// Layers Layer(scope, args...), made as by Linen's nn.scan.
+/// Makes the layers Layer(scope, args...) as Linen's nn.scan does.
 template <typename Layer, typename... Args>
 Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
   const Scope stacked = scope.stacked(options.length, options.axis_name, options.where);

@@ -2,8 +2,8 @@
 //
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
-// An optimiser is a chain of transformations of gradients. Their result is added to parameters.
-// Updates and slots are f32, also for bf16 parameters, which are rounded once per update.
+// An optimiser is a chain of transformations of gradients. Its result is added to the parameters.
+// Updates and slots are f32, even for bf16 parameters, which are rounded once per update.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ using tessera::detail::walked, tessera::detail::Walk;
 std::vector<Array> moved_average(Walk now, Walk old, const Operand& step_size);
 }  // namespace detail
 
-/// The state of an optimiser: the number of updates, and slots for parameters, with their paths.
+/// The state of an optimiser: the number of updates, and slots for parameters under their paths.
 struct State {
   Array count;  // i32[]
   std::map<std::string, std::vector<Param>> slots;
@@ -32,13 +32,13 @@ struct State {
   TESSERA_TREE(count, slots)
 };
 
-/// A number, or a schedule: a function of the number of updates done so far.
+/// A constant, or a schedule: a function of the number of updates done so far.
 class Rate {
  public:
   template <typename T>
   requires std::is_arithmetic_v<T> Rate(T value)  // NOLINT(google-explicit-constructor)
       : constant_(static_cast<double>(value)) {}
-  /// A schedule of your own: f32[], the number of updates done -> f32[], the rate.
+  /// A custom schedule: the number of updates done, f32[] -> the rate, f32[].
   template <typename F>
   requires(!std::same_as<F, Rate> && std::invocable<const F&, const Array&>) Rate(F f)  // NOLINT
       : Rate(Schedule(std::move(f))) {}
@@ -48,7 +48,7 @@ class Rate {
   TESSERA_COPYABLE(Rate);
 
   std::optional<double> constant() const;  ///< empty for a schedule
-  /// The rate f32[] after `done` updates, i32[] or f32[].
+  /// The rate, f32[], after `done` updates, i32[] or f32[].
   Array operator()(const Array& done) const;
   std::string key() const;
 
@@ -57,12 +57,12 @@ class Rate {
   std::shared_ptr<const detail::RateRule> rule_;
 };
 
-/// From init_value at transition_begin to end_value, transition_steps later. All schedules throw
-/// UserError for negative numbers of steps.
+/// Linear from init_value at transition_begin to end_value, transition_steps later. All schedules
+/// throw UserError for negative numbers of steps.
 Rate linear_schedule(double init_value, double end_value, std::int64_t transition_steps,
                      std::int64_t transition_begin = 0,
                      std::source_location where = std::source_location::current());
-/// init_value times half a cosine, down to alpha * init_value.
+/// init_value times half a cosine wave, down to alpha * init_value.
 Rate cosine_decay_schedule(double init_value, std::int64_t decay_steps, double alpha = 0,
                            double exponent = 1,
                            std::source_location where = std::source_location::current());
@@ -77,20 +77,20 @@ struct WarmupCosineOptions {
 Rate warmup_cosine_decay_schedule(const WarmupCosineOptions& options,
                                   std::source_location where = std::source_location::current());
 
-/// init_value * decay_rate^(steps / transition_steps), not beyond end_value.
+/// init_value * decay_rate^(steps / transition_steps), limited by end_value.
 Rate exponential_decay(double init_value, std::int64_t transition_steps, double decay_rate,
                        std::int64_t transition_begin = 0, bool staircase = false,
                        std::optional<double> end_value = {},
                        std::source_location where = std::source_location::current());
-/// init_value, multiplied by each scale from its step on.
+/// init_value, multiplied by each scale from that scale's step on.
 Rate piecewise_constant_schedule(double init_value, const std::map<std::int64_t, double>& scales,
                                  std::source_location where = std::source_location::current());
-/// Schedule i + 1 begins at boundary i and counts steps from there.
+/// Schedule i + 1 begins at boundary i, and counts its steps from there.
 Rate join_schedules(const std::vector<Rate>& schedules, const std::vector<std::int64_t>& boundaries,
                     std::source_location where = std::source_location::current());
 
-/// Which parameters a transformation changes; by default all. In patterns of paths, `*` matches any
-/// text, and a leading `*/` also nothing. A pattern that matches no parameter throws UserError.
+/// Which parameters a transformation changes; by default, all. In path patterns, `*` matches any
+/// text, and a leading `*/` may also match nothing. A pattern without a match throws UserError.
 class Mask {
  public:
   Mask();
@@ -114,10 +114,10 @@ class Mask {
   bool is_inverted_ = true;
 };
 
-/// A transformation of updates (at first the gradients), or a chain of these. Static in trees.
+/// A transformation of updates (initially the gradients), or a chain of them. Static in trees.
 class Optimizer {
  public:
-  /// An array that a rule keeps: the parameter's shape without the `dropped` dimensions.
+  /// An array that a rule keeps per parameter: its shape without the `dropped` dimensions.
   struct Slot {
     std::string name;
     std::vector<std::int64_t> dropped = {};
@@ -134,9 +134,9 @@ class Optimizer {
     virtual ~Rule() = default;
     virtual std::string key() const = 0;
     virtual std::vector<Slot> slots(const Param& /*parameter*/) const { return {}; }
-    /// The new update, of the parameter's shape.
+    /// The new update, in the parameter's shape.
     virtual Array update(const Leaf& leaf, const Array& update) const = 0;
-    /// Whether `common` needs the updates of all parameters, so that a chain has to wait for them.
+    /// Whether `common` needs the updates of all parameters, so a chain must wait for them.
     virtual bool needs_all() const { return false; }
     /// Computed once for all parameters. `done`: i32[]. `updates` is empty unless needs_all().
     virtual std::vector<Array> common(const Array& done, const std::vector<Array>& updates) const;
@@ -146,10 +146,10 @@ class Optimizer {
   explicit Optimizer(std::vector<detail::Part> parts);
   TESSERA_COPYABLE(Optimizer);
   /// Zeros in every slot, with the paths and specs of the parameters. If two rules of a chain have
-  /// slots of the same name, these are called `name` and `name_2`.
+  /// slots of the same name, the slots are called `name` and `name_2`.
   State init(const std::vector<Param>& parameters,
              std::source_location where = std::source_location::current()) const;
-  /// New parameters; changes `state`. Throws UserError if the three differ in structure.
+  /// Returns new parameters; changes `state`. Throws UserError if the three differ in structure.
   std::vector<Array> update(const std::vector<Param>& parameters,
                             const std::vector<Array>& gradients, State& state,
                             std::source_location where = std::source_location::current()) const;
@@ -161,12 +161,12 @@ class Optimizer {
   std::string key_;
 };
 
-/// Applies one after the other.
+/// Applies the optimisers one after the other.
 Optimizer chain(const std::vector<Optimizer>& optimizers);
-/// The updates of all other parameters pass unchanged.
+/// Applies `inner` to the parameters in the mask; the updates of all others pass unchanged.
 Optimizer masked(const Optimizer& inner, const Mask& mask);
-/// Applies `inner` to the mean of the gradients of `every` steps, at the last of them, and changes
-/// nothing at the others. Throws UserError unless every >= 1.
+/// Accumulates gradients: at the last of every `every` steps, applies `inner` to the mean of their
+/// gradients; the other steps change nothing. Throws UserError unless every >= 1.
 Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
                       std::source_location where = std::source_location::current());
 
@@ -179,10 +179,10 @@ Optimizer scale_by_learning_rate(const Rate& rate);  // times -rate
 Optimizer add_decayed_weights(double weight_decay, const Mask& mask = {});
 /// Clips each element to [-most, most]. This and the next throw UserError unless `most` > 0.
 Optimizer clip(double most, std::source_location where = std::source_location::current());
-/// Scales all updates down if their joint norm is `most` or more.
+/// Scales all updates down to the norm `most` if their joint norm is `most` or more.
 Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
-/// The root of the sum of all squares of floats, added in the order of the leaves: f32[].
+/// The square root of the sum of squares of all float leaves, added in their order: f32[].
 Array global_norm(const std::vector<Array>& leaves);
 
 struct SgdOptions {
@@ -196,8 +196,8 @@ struct AdamOptions {
   Rate learning_rate = 1e-3;
   double b1 = 0.9;
   double b2 = 0.999;
-  double epsilon = 1e-8;    // outside of the root
-  double epsilon_root = 0;  // inside
+  double epsilon = 1e-8;    // outside the square root
+  double epsilon_root = 0;  // inside it
   bool nesterov = false;
 };
 Optimizer adam(const AdamOptions& options = {});
@@ -223,7 +223,7 @@ struct AdafactorOptions {
   bool multiply_by_parameter_scale = true;
   double clipping_threshold = 1;  // 0: none
   double momentum = 0;            // 0: none
-  double weight_decay_rate = 0;   // not multiplied with the learning rate
+  double weight_decay_rate = 0;   // not multiplied by the learning rate
   double epsilon = 1e-30;
   Mask mask = {};
 };
@@ -251,10 +251,10 @@ struct MuonOptions {
   std::optional<double> consistent_rms = {};  // 0.2 makes updates as large as Adam's
   Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
 };
-/// Momentum made orthogonal by Newton-Schulz for `matrices` and stacks of them, Adam for the rest.
+/// Momentum that Newton-Schulz makes orthogonal, for `matrices` and stacks of them; otherwise Adam.
 Optimizer muon(const MuonOptions& options = {});
 
-/// A moving average: step_size * now + (1 - step_size) * old; buffers are those of `now`.
+/// A moving average: step_size * now + (1 - step_size) * old. Buffers are copied from `now`.
 template <typename Model>
 Model incremental_update(const Model& now, const Model& old, Operand step_size) {
   using detail::walked, detail::Walk;
@@ -264,7 +264,7 @@ Model incremental_update(const Model& now, const Model& old, Operand step_size) 
 
 }  // namespace optim
 
-/// Parameters, optimiser state, and the number of steps done.
+/// The parameters, the optimiser state, and the number of steps done.
 template <typename Model>
 struct TrainState {
   Array step;  // i32[]
@@ -279,7 +279,7 @@ struct TrainState {
         opt_state(optimizer.init(tree_params(params), where)),
         tx(std::move(optimizer)) {}
 
-  /// One update. `model`: what a forward pass with buffers returned.
+  /// Does one update. `model`: the model that a forward pass with buffers returned.
   [[nodiscard]] TrainState apply_gradients(
       const Model& grads, const std::optional<Model>& model = {},
       std::source_location where = std::source_location::current()) const {

@@ -1,5 +1,5 @@
-// Counters and traces of a run: where its time and its memory went. Plans: how long a step would
-// take on a cluster that is not at hand. debug::print shows the values inside of jitted functions.
+// Counters and traces of a run: where its time and memory went. Plans: how long a step would take
+// on a cluster that is not at hand. debug::print: shows values inside jitted functions.
 //
 //   profile::start_trace("profiles");
 //   for (int i = 0; i < 5; ++i) {
@@ -33,7 +33,7 @@ struct PassEvent;
 
 // --- passes of the compiler
 
-/// A pass that has run. Valid only during the call of the observer.
+/// A compiler pass that has run. Valid only during the call of the observer.
 class PassReport {
  public:
   std::string_view name() const;
@@ -80,16 +80,16 @@ struct CollectiveUse {
   friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
 };
 
-/// Collectives executed since the last reset, sorted by kind: those of one device of each group. If
-/// there are several groups, all processes make this call together.
+/// The collectives executed since the last reset, sorted by kind: those of one device of each
+/// group. If there are several groups, all processes must make this call together.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
-/// The most bytes of arrays and temporaries that this process has held at once since the last
-/// reset.
+/// The largest number of bytes of arrays and temporaries that this process has held at once since
+/// the last reset.
 std::int64_t peak_buffer_bytes();
 void reset_peak_buffer_bytes();
-/// Bytes that all processes of this machine may take together, and those that are free, within the
-/// limits of control groups.
+/// The bytes that all processes of this machine may use together, and the bytes that are free, both
+/// within the limits of control groups.
 struct MachineMemory {
   std::int64_t total = 0;
   std::int64_t free = 0;
@@ -100,58 +100,58 @@ MachineMemory machine_memory();
 struct AcceleratorDevice {
   int id = 0;
   std::string kind;               // for example NVIDIA H100
-  std::int64_t bytes_in_use = 0;  // 0: the plugin does not tell
+  std::int64_t bytes_in_use = 0;  // 0: the plugin does not report it
   std::int64_t bytes_limit = 0;   // likewise
 };
 struct Accelerator {
   std::string platform;           // "cpu", "cuda", ...; empty if the engine is not pjrt
-  std::string platform_version;   // as the plugin tells it
+  std::string platform_version;   // as the plugin reports it
   std::string interface_version;  // of the PJRT interface
   std::vector<AcceleratorDevice> devices;
 };
-/// The devices of the engine pjrt, if the current context has it.
+/// The devices of the engine pjrt, if the current context uses it.
 Accelerator accelerator();
 
 /// The time of one fused region or kernel.
 struct RegionTime {
   std::string name;        // the names of its first ops
-  Span where;              // of the first one
+  Span where;              // of its first op
   std::int64_t count = 0;  // executions
   double seconds = 0;      // summed over threads
-  /// The part of `seconds` that it exchanged data with other processes. Threads go on computing
-  /// meanwhile.
+  /// The part of `seconds` in which it exchanged data with other processes. Threads continue to
+  /// compute meanwhile.
   double communication_seconds = 0;
   std::int64_t flops = 0;  // of matrix products; 0 elsewhere
   std::int64_t bytes = 0;  // of the arrays that it reads and writes
 };
 
-/// Times every region from now on. If the engine is a PJRT plugin, also its programs, from the
-/// moment when the devices can begin until they are done, and its other calls.
+/// Times every region from now on. If the engine is a PJRT plugin, also times its programs, from
+/// when the devices can begin until they are done, and its other calls.
 void start_profile();
-/// The regions timed since then, the longest first.
+/// The regions timed since start_profile(), the longest first.
 std::vector<RegionTime> stop_profile();
 
 namespace profile {
 
 /// Starts to record what every device and thread computes, and all buffers. The clock is read twice
 /// for each part of each op. If the engine is a PJRT plugin, its own profiler records the devices;
-/// without one, programs are shown as the host sees them begin and end. With one process per device
-/// all of them call it, and each writes a file. Throws UserError if a trace is already being
-/// recorded, and RuntimeFault if `folder` cannot be created or written.
+/// if it has none, programs are shown as the host sees them begin and end. With one process per
+/// device, all processes must make this call, and each writes a file. Throws UserError if a trace
+/// is already being recorded, and RuntimeFault if `folder` cannot be created or written.
 void start_trace(const std::string& folder,
                  std::source_location where = std::source_location::current());
 /// Writes the recording to `folder`/plugins/profile/RUN: HOST.xplane.pb for TensorBoard's profile
 /// plugin, and HOST.trace.json.gz for Perfetto and chrome://tracing. RUN is the time at which the
 /// trace began. Returns the path of the .xplane.pb file. Throws UserError if nothing is being
-/// recorded, and RuntimeFault if a file cannot be written; then there is none.
+/// recorded, and RuntimeFault if a file cannot be written; it then leaves no file.
 std::string stop_trace(std::source_location where = std::source_location::current());
-/// The kernels that the profiler of a PJRT plugin recorded in the trace that was stopped last, the
-/// longest first, added up over all devices. Empty if the plugin has no profiler.
+/// The kernels that the profiler of a PJRT plugin recorded in the last trace that was stopped, the
+/// longest first. Times are summed over all devices. Empty if the plugin has no profiler.
 std::vector<RegionTime> kernel_times();
 
-/// A training step in the profile: what runs between construction and destruction belongs to it.
-/// Costs nothing if no trace is being recorded. Without any Step, each execution of the jitted
-/// function that ran longest is a step.
+/// Marks a training step in the profile: what runs between construction and destruction belongs to
+/// it. Costs nothing if no trace is being recorded. If a trace has no Step, each execution of the
+/// jitted function that ran longest counts as a step.
 class [[nodiscard]] Step {
  public:
   [[nodiscard]] explicit Step(std::int64_t number);
@@ -170,17 +170,17 @@ class LoweredProgram;
 
 // --- plans
 
-/// Machines with devices. Bytes and FLOPs are per second, latencies in seconds. Device i of a mesh
-/// is on node i / devices_per_node; device i of group g of a pipeline counts as number g * devices
-/// of a group + i.
+/// Machines with devices. Rates are in bytes or FLOPs per second, latencies in seconds. Device i of
+/// a mesh is on node i / devices_per_node. In a pipeline whose groups have n devices each, device i
+/// of group g has the number g * n + i.
 struct Cluster {
   std::int64_t nodes = 1;
   std::int64_t devices_per_node = 1;
   double flops = 1e12;             // of a device, in matrix products and convolutions
-  double memory_bandwidth = 1e11;  // bytes that a device reads and writes
+  double memory_bandwidth = 1e11;  // at which a device reads and writes its memory
   double bandwidth = 1e10;         // from node to node; the devices of a node share it
   double latency = 1e-5;           // of a message from node to node
-  double node_bandwidth = 1e11;    // from device to device of a node, each its own
+  double node_bandwidth = 1e11;    // between devices of a node; each device has its own
   double node_latency = 1e-6;      // of a message within a node
   bool overlaps = true;            // false: a device that communicates does not compute
 };
@@ -188,14 +188,14 @@ struct Cluster {
 /// What a device does during a step, in seconds: computing + exposed + idle is the whole step.
 struct DeviceTimes {
   double computing = 0;
-  double communicating = 0;  // the time that its links are in use for it
+  double communicating = 0;  // while its links are in use
   double exposed = 0;        // communicating while it computes nothing
   double idle = 0;           // neither: in a pipeline, waiting for the tasks of other groups
   std::int64_t memory = 0;   // bytes, the planned peak
 };
 
-/// All collectives of one kind and line. Numbers are per device and step; in a pipeline, the mean
-/// of all groups.
+/// All collectives of one kind and source line. Numbers are per device and step; in a pipeline,
+/// they are the mean of all groups.
 struct CollectiveTime {
   std::string kind;  // "all_reduce"; "transfer" between groups
   Span where;        // the user's line that needs them
@@ -205,30 +205,31 @@ struct CollectiveTime {
   double bytes_between = 0;  // received from other nodes
 };
 
-/// All instructions of one name, per device and step; in a pipeline, the mean of all groups.
+/// All instructions of one name. Numbers are as in CollectiveTime.
 struct ComputeTime {
   std::string name;  // an op, or the first ops of fused equations
   double count = 0;
   double seconds = 0;
-  double flops = 0;  // of products
+  double flops = 0;  // of matrix products
   double bytes = 0;  // read and written
 };
 
 struct StepPlan {
   double seconds = 0;
-  std::vector<DeviceTimes> groups = {};  // of a pipeline; otherwise one, all devices
-  /// The most time first.
+  std::vector<DeviceTimes> groups = {};  // one per group of a pipeline; else one for all devices
+  /// Sorted by time, the longest first.
   std::vector<CollectiveTime> collectives = {};
   std::vector<ComputeTime> computing = {};
 
-  DeviceTimes mean() const;      // of all groups; of the memory, the largest
-  double bytes_within() const;   // received per device, of all collectives
+  DeviceTimes mean() const;      // of all groups; `memory` is the largest
+  double bytes_within() const;   // received per device, by all collectives
   double bytes_between() const;  // likewise
-  double hidden_share() const;   // of the communication; 1 if there is none
+  double hidden_share() const;   // the share of communication that is hidden; 1 if there is none
 };
 
-/// Simulates one step by the costs of the program that is compiled for one device. Throws UserError
-/// if the mesh has another number of devices than the cluster, and for speeds that are not above 0.
+/// Simulates one step with the costs of the program that is compiled for one device. Throws
+/// UserError if the mesh and the cluster differ in the number of devices, and for speeds that are
+/// not above 0.
 StepPlan plan_step(const LoweredProgram& step, const Cluster& cluster,
                    std::source_location where = std::source_location::current());
 
@@ -250,19 +251,19 @@ struct Format {
       : text(std::forward<T>(format)), where(caller) {}
 };
 
-/// Calls `f` with the values of these arrays, now or, inside of jit, grad, vmap, scan and cond,
-/// each time the program gets there. The calls have the order of the program and change no bits;
-/// what f throws ends the run. Arrays are whole on any mesh, and with several processes the first
+/// Calls `f` with the values of these arrays: at once or, inside jit, grad, vmap, scan and cond,
+/// each time the program reaches the call. The calls happen in program order and change no bits.
+/// What f throws ends the run. Arrays are whole on any mesh; with several processes, the first one
 /// calls f. vmap calls f for each element, shard_map for each shard. f runs on a thread of the
-/// engine and must not compute with the library. In pipelines it is an error.
+/// engine and must not compute with the library. It is an error in pipelines.
 template <std::invocable<const std::vector<Array>&> F>
 void callback(F f, const std::vector<Operand>& operands,
               std::source_location where = std::source_location::current()) {
   detail::callback(detail::Callback(std::move(f)), operands, where);
 }
 
-/// Prints a line with the arrays in place of `{}`, or `{:.3f}` for the format of their elements, as
-/// callback does: to standard output, or to a stream that outlives the program.
+/// Prints a line in which the arrays replace `{}`, or `{:.3f}` to format their elements, whenever
+/// callback would call: to standard output, or to a stream that must outlive the program.
 void print(std::ostream& stream, const Format& format, const std::vector<Operand>& operands);
 void print(const Format& format, const std::vector<Operand>& operands);
 template <typename... Operands>
@@ -271,8 +272,8 @@ requires(std::is_convertible_v<Operands, Operand>&&...) void print(const Format&
   print(format, std::vector<Operand>{Operand(operands)...});
 }
 
-/// Ends the run with a UserError that has this text, unless all elements of `holds`, bool, are
-/// true. The text is made as by print, and the error names the line of the call.
+/// Ends the run with a UserError of this text unless all elements of `holds`, a bool array, are
+/// true. The text is formatted as by print, and the error names the line of the call.
 void check(const Operand& holds, const Format& format, const std::vector<Operand>& operands);
 template <typename... Operands>
 requires(std::is_convertible_v<Operands, Operand>&&...) void check(const Operand& holds,

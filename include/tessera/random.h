@@ -1,5 +1,5 @@
-// Random numbers: pure functions of a key. They are those of JAX (threefry, partitionable), on any
-// mesh. And what models begin with: initialisers, and scopes that name and draw parameters.
+// Random numbers are pure functions of a key: those of JAX (threefry, partitionable), on any mesh.
+// Also here: initialisers, and scopes that name the parameters of a model and draw their values.
 //
 //   random::Key key(42);
 //   auto [init_key, dropout_key] = random::split<2>(key);
@@ -29,14 +29,14 @@ class Key {
                        std::source_location where = std::source_location::current());
 
   const Array& data() const { return data_; }
-  /// For trees, which replace this array.
+  /// Mutable, so that trees can replace this array.
   Array& data() { return data_; }
 
  private:
   Array data_;
 };
 
-/// u32[n,2]: n new keys, as rows.
+/// u32[n,2]: n new keys, one per row.
 Array split_data(const Key& key, std::int64_t n,
                  std::source_location where = std::source_location::current());
 std::vector<Key> split(const Key& key, std::int64_t n = 2,
@@ -57,14 +57,14 @@ Key fold_in(const Key& key, std::uint32_t data,
 Key fold_in(const Key& key, const Array& data,
             std::source_location where = std::source_location::current());
 
-/// The key of parameter number `counter`, from 1, of the scope at `path`, as Flax Linen folds it.
+/// The key of parameter number `counter` (from 1) in the scope at `path`, folded as in Flax Linen.
 Key fold_in(const Key& key, const std::vector<std::string>& path, std::uint32_t counter,
             std::source_location where = std::source_location::current());
 
-/// u32 of shape `shape`.
+/// Random bits: u32 of shape `shape`.
 Array bits(const Key& key, Shape shape = {},
            std::source_location where = std::source_location::current());
-/// In [low, high).
+/// Uniform f32 in [low, high); normal draws from the standard normal distribution.
 Array uniform(const Key& key, Shape shape = {}, float low = 0.0F, float high = 1.0F,
               std::source_location where = std::source_location::current());
 Array normal(const Key& key, Shape shape = {},
@@ -75,20 +75,20 @@ Array uniform(const Key& key, Shape shape, DType dtype, double low = 0.0, double
 Array normal(const Key& key, Shape shape, DType dtype,
              std::source_location where = std::source_location::current());
 /// The gamma distribution with shape parameter `alpha`, f32 or f64, and scale 1: one number for
-/// each element of `shape`, to which alpha is broadcast. Missing: the shape of alpha. Its gradient
-/// is that of numbers which keep their place in the distribution.
+/// each element of `shape`, to which alpha is broadcast; by default, the shape of alpha. The
+/// gradient with respect to alpha moves each number such that it stays at its quantile.
 Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
             std::source_location where = std::source_location::current());
-/// A standard normal within (lower, upper).
+/// The standard normal distribution, truncated to (lower, upper).
 Array truncated_normal(const Key& key, float lower, float upper, Shape shape = {},
                        std::source_location where = std::source_location::current());
-/// The standard Gumbel distribution, whose maximum picks a category.
+/// The standard Gumbel distribution. The argmax of logits plus such numbers draws a category.
 Array gumbel(const Key& key, Shape shape = {},
              std::source_location where = std::source_location::current());
 /// bool: true with probability p.
 Array bernoulli(const Key& key, float p = 0.5F, Shape shape = {},
                 std::source_location where = std::source_location::current());
-/// i32 in [low, high).
+/// Uniform i32 in [low, high).
 Array randint(const Key& key, Shape shape, std::int32_t low, std::int32_t high,
               std::source_location where = std::source_location::current());
 /// The numbers 0 .. n-1 in random order, i32.
@@ -98,7 +98,7 @@ Array permutation(const Key& key, std::int64_t n,
 Array permutation(const Key& key, const Array& x, std::int64_t axis = 0,
                   std::source_location where = std::source_location::current());
 
-/// i32: for each line of `logits` along `axis` a position, with the probabilities softmax(logits).
+/// i32: for each line of `logits` along `axis`, a position with the probabilities softmax(logits).
 /// The result has the dimensions `samples`, then those of the logits without `axis`.
 Array categorical(const Key& key, const Array& logits, std::int64_t axis = -1, Shape samples = {},
                   std::source_location where = std::source_location::current());
@@ -106,13 +106,13 @@ Array categorical(const Key& key, const Array& logits, std::int64_t axis = -1, S
 /// How choice draws.
 struct ChoiceOptions {
   bool replace = true;          // whether a number may be drawn twice
-  std::optional<Array> p = {};  // [n]: the probabilities; missing: equal ones
+  std::optional<Array> p = {};  // [n]: the probabilities; by default, all are equal
 };
-/// i32 of shape `shape`: numbers from 0 to n - 1. Throws UserError for more than n numbers without
-/// replacement.
+/// i32 of shape `shape`: numbers from 0 to n - 1. Throws UserError if it has to draw more than n
+/// numbers without replacement.
 Array choice(const Key& key, std::int64_t n, Shape shape = {}, const ChoiceOptions& options = {},
              std::source_location where = std::source_location::current());
-/// Slices of x along dimension 0, drawn in this way.
+/// Slices of x along dimension 0, drawn in the same way.
 Array choice(const Key& key, const Array& x, Shape shape = {}, const ChoiceOptions& options = {},
              std::source_location where = std::source_location::current());
 
@@ -150,7 +150,7 @@ class Initializer {
 
 /// The same values, annotated with the mesh axes that split each dimension.
 Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
-/// The same values, annotated with logical names of the dimensions, which rules translate.
+/// The same values, annotated with logical names of the dimensions. Rules translate these to axes.
 Initializer with_logical_partitioning(Initializer initializer, PartitionSpec names);
 
 enum class Fan : std::uint8_t { in, out, average };
@@ -162,9 +162,9 @@ Initializer ones();
 Initializer constant(double value);
 Initializer normal(double stddev = 1e-2);
 Initializer uniform(double scale = 1e-2);
-/// A normal truncated at two standard deviations; the result deviates by 0.88 `stddev`.
+/// A normal truncated at two standard deviations; its own standard deviation is 0.88 `stddev`.
 Initializer truncated_normal(double stddev = 1e-2);
-/// Variance scale / fan. Both fans include the dimensions other than `in_axis` and `out_axis`.
+/// Variance scale / fan. Each fan is multiplied by all dimensions except `in_axis` and `out_axis`.
 Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
                              std::int64_t in_axis = -2, std::int64_t out_axis = -1);
 Initializer lecun_normal();
@@ -173,35 +173,35 @@ Initializer xavier_normal();
 Initializer xavier_uniform();
 Initializer he_normal();
 Initializer he_uniform();
-/// scale times a random matrix with orthonormal rows or columns, whichever are fewer; the last
-/// dimension counts the columns, and all others the rows.
+/// `scale` times a random matrix with orthonormal rows or columns, whichever are fewer. The last
+/// dimension is that of the columns; all others together are the rows.
 Initializer orthogonal(double scale = 1);
 /// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
 Initializer embedding();
-/// This array, whatever the key. Throws UserError if the parameter has another shape.
+/// This array, regardless of the key. Throws UserError if the parameter has another shape.
 Initializer value(Array value);
-/// Draws on the flat shape [inputs, outputs] and reshapes, as DenseGeneral does.
+/// Draws values of the flat shape [inputs, outputs] and reshapes them, as DenseGeneral does.
 Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs);
 }  // namespace init
 
 // --- state that is not trained
 
-/// An array of a model that is state and not trained, as PyTorch's buffers and Flax's batch_stats:
-/// running statistics, counters, averages, of any dtype. Its gradient is zeros, optimisers leave it
-/// as it is, and checkpoints hold it like a parameter. Layers assign to it; a step then returns the
-/// model, or gives it to TrainState::apply_gradients.
+/// An array of a model that is state but not trained, like PyTorch's buffers and Flax's
+/// batch_stats: running statistics, counters, averages, of any dtype. Its gradient is zeros,
+/// optimisers do not change it, and checkpoints hold it like a parameter. Layers assign to it; a
+/// step then returns the model, or passes it to TrainState::apply_gradients.
 class Buffer : public Param {
  public:
   Buffer() = default;
-  /// With the path and the spec of this parameter.
+  /// A buffer with the value, path and spec of this parameter.
   explicit Buffer(const Param& value) : Param(value.untrained()) {}
-  /// A new value, through which no gradient flows. Throws UserError if it has another type.
+  /// Assigns a new value. No gradient flows through it. Throws UserError if it has another type.
   Buffer& operator=(const Operand& value) &;
 };
 
 // --- scopes
 
-/// A name with the line that gives it.
+/// A name, and the line that gives it.
 struct ScopeName {
   std::string text;
   std::source_location where;
@@ -212,26 +212,26 @@ struct ScopeName {
   TESSERA_COPYABLE(ScopeName);
 };
 
-/// How a scope derives a key from the root key; a static field of trees.
+/// How a scope derives a key from the root key. Static in trees.
 struct KeyFold {
   std::vector<std::string> names;
   std::uint32_t number = 0;
-  bool has_names = true;  // otherwise only the number is folded in
+  bool has_names = true;  // if false, only the number is folded in
   Key operator()(const Key& root) const;
   std::string tessera_key() const;
 };
 
-/// A node in the tree of names. Child scopes and parameters of a scope have distinct names.
+/// A node in the tree of names. The child scopes and parameters of a scope have distinct names.
 class Scope {
  public:
-  /// A root. As in Linen, a key depends on names and on the number of the parameter in its scope.
+  /// A root whose keys, as in Linen, depend on names and on the parameter's number in its scope.
   explicit Scope(const Key& key);
-  /// A root. As in NNX, a key depends on how many keys were made before it.
+  /// A root whose keys, as in NNX, depend on how many keys were made before.
   static Scope nnx(const Key& key);
   TESSERA_COPYABLE(Scope);
-  /// The child of this name, which must be new.
+  /// The child with this name, which must not be in use.
   Scope operator/(ScopeName name) const;
-  /// A new parameter. Throws UserError for a name in use and for a spec longer than the shape.
+  /// A new parameter. Throws UserError if the name is in use or the spec is longer than the shape.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
               std::source_location where = std::source_location::current()) const;
   /// A new parameter with this value; no key is made.
@@ -240,14 +240,15 @@ class Scope {
   /// A new buffer with this value.
   Buffer buffer(std::string name, Array value,
                 std::source_location where = std::source_location::current()) const;
-  /// The key that a layer draws its dropout masks from.
+  /// Derives the key from which a layer draws its dropout masks.
   KeyFold dropout_fold() const;
-  /// This scope with its own key as the root key, as inside Linen's nn.jit.
+  /// This scope, with its own key as the root key, as inside Linen's nn.jit.
   Scope folded(std::source_location where = std::source_location::current()) const;
-  /// This scope for `length` stacked layers: parameters get a first dimension `axis_name`.
+  /// This scope for `length` stacked layers: parameters get a new first dimension, and `axis_name`
+  /// is its entry in their specs.
   Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
                 std::source_location where = std::source_location::current()) const;
-  /// All names may be used again; the numbers of keys continue.
+  /// This scope, in which all names may be used again; the numbers of keys continue.
   Scope traced_again() const;
   std::source_location named_at() const;  ///< the line that gave the name; line 0 for a root
 

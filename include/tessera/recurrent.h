@@ -1,7 +1,7 @@
 // Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]).
 //
-// A cell may compute what depends on x alone, such as x times a matrix, in `project`, and the rest
-// in `step`: then `rnn` projects all positions at once.
+// A cell may compute what depends only on x, such as x times a matrix, in `project`, and the rest
+// in `step`. `rnn` then projects all positions at once.
 #pragma once
 
 #include <optional>
@@ -46,16 +46,16 @@ struct GRUCell {
 
 struct RnnOptions {
   bool reverse = false;  // from the last position to the first; results keep their positions
-  /// i32 [batch]: positions at and behind this one are padding. They leave the carry as it is and
-  /// give zeros, as PyTorch's packed sequences do.
+  /// i32 [batch]: the number of positions; later ones are padding. Padding leaves the carry
+  /// unchanged and gives zeros, as in PyTorch's packed sequences.
   std::optional<Array> lengths = {};
 };
 
 namespace detail {
 /// Throws UserError unless x is [batch, time, inputs], the lengths are i32 [batch], and the carry
-/// is one of this batch.
+/// fits the batch.
 void check_sequence(const Operand& x, const std::vector<Array>& carry, const RnnOptions& options);
-/// bool [time, batch, 1]: whether the position is one of the sequence. Without lengths: true.
+/// bool [time, batch, 1]: whether the position belongs to the sequence. Without lengths: true.
 Array is_inside(const Array& x, const RnnOptions& options);
 
 template <typename Cell, typename Carry>
@@ -63,7 +63,7 @@ concept Projects = requires(const Cell& cell, const Carry& carry, const Array& x
   cell.step(carry, cell.project(x));
 };
 
-/// What the cell reads at each position, of x [time, batch, inputs].
+/// What the cell reads at each position of x [time, batch, inputs].
 template <typename Cell, typename Carry>
 auto projected(const Cell& cell, const Carry&, const Array& x) {
   if constexpr (Projects<Cell, Carry>) {
@@ -73,7 +73,7 @@ auto projected(const Cell& cell, const Carry&, const Array& x) {
   }
 }
 
-/// One position; `x` is a slice of what `projected` gave.
+/// Computes one position; `x` is a slice of what `projected` returned.
 template <typename Cell, typename Carry, typename X>
 auto step(const Cell& cell, const Carry& carry, const X& x) {
   if constexpr (Projects<Cell, Carry>) {
@@ -84,8 +84,8 @@ auto step(const Cell& cell, const Carry& carry, const X& x) {
 }
 }  // namespace detail
 
-/// A cell at all positions of x [batch, time, inputs], beginning with this carry -> (last carry, y
-/// [batch, time, features]).
+/// Runs a cell over all positions of x [batch, time, inputs], starting with `carry` -> (last carry,
+/// y [batch, time, features]).
 template <typename Cell, typename Carry>
 std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
                             const RnnOptions& options = {}) {
@@ -104,8 +104,8 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
   return {std::move(last), transpose(y, {1, 0, 2})};
 }
 
-/// Both directions of x, beginning with zeros: y of `forward`, then y of `backward`, which reads
-/// from the end -> [batch, time, features of both].
+/// Runs two cells over x, each starting with its initial carry: concatenates y of `forward` and y
+/// of `backward`, which reads from the end -> [batch, time, features of both].
 template <typename Forward, typename Backward>
 Array bidirectional(const Forward& forward, const Backward& backward, Operand x,
                     const std::optional<Array>& lengths = {}) {

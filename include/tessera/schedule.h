@@ -30,7 +30,7 @@ namespace TESSERA_EXPORT tessera {
 /// the preceding stage waits for, `bwd_weight` those of the parameters.
 enum class TaskKind : unsigned char { fwd, bwd, bwd_input, bwd_weight };
 
-/// The pass of a stage over a microbatch.
+/// One pass of a stage over a microbatch.
 struct Task {
   TaskKind kind = TaskKind::fwd;
   std::int64_t stage = 0;
@@ -46,21 +46,21 @@ struct FusedTask {
 
 /// The tasks of one rank, in order.
 using RankTasks = std::vector<FusedTask>;
-/// By rank.
+/// The tasks of all ranks, by rank.
 using ScheduleTasks = std::vector<RankTasks>;
 
-/// fwd_2__0: kind, stage, microbatch; the kinds are fwd, bwd, bwdA (input) and bwdW (weight).
+/// fwd_2__0: the kind (fwd, bwd, bwdA for input, bwdW for weight), the stage, the microbatch.
 std::string to_string(const Task& task);
 /// FusedTask(fwd_3__0, bwd_3__0), or the name of a single task.
 std::string to_string(const FusedTask& task);
-/// Separated by commas.
+/// The tasks, separated by commas.
 std::string to_string(const RankTasks& tasks);
 
-/// Throws UserError unless every stage has each of its tasks once per microbatch, all on one rank,
-/// and no rank waits forever. The error names the task, with its rank and position.
+/// Throws UserError unless every stage has each of its tasks exactly once per microbatch, all on
+/// one rank, and no rank waits forever. The error names the task, its rank and its position.
 void check_tasks(const ScheduleTasks& tasks, std::int64_t num_stages, std::int64_t num_microbatches,
                  std::source_location where = std::source_location::current());
-/// Makes the backward pass of stage 0 one task, since nothing waits for its first half.
+/// Merges the backward pass of stage 0 into one task, since nothing waits for its first half.
 ScheduleTasks merge_stage0(ScheduleTasks tasks);
 
 // --- simulation
@@ -79,12 +79,12 @@ struct ScheduleCosts {
   double transfer = 0;                    // from rank to rank
 };
 
-/// The time of the slowest stage for a microbatch, divided by the mean of all stages; 1 if they are
-/// equal.
+/// The time that the slowest stage takes for a microbatch, divided by the mean over all stages; 1
+/// if all stages are equal.
 double imbalance(const ScheduleCosts& costs);
 
-/// Its parts run one after the other once all their inputs are available. The result of a part is
-/// sent when the part ends.
+/// A task with its times. Its parts run one after the other once all their inputs are available.
+/// The result of a part is sent when the part ends.
 struct TimedTask {
   FusedTask task;
   double start;
@@ -92,7 +92,7 @@ struct TimedTask {
   double end() const { return ends.back(); }
 };
 
-/// When each rank runs each task, with sums.
+/// When each rank runs each task, and totals.
 struct Simulation {
   std::vector<std::vector<TimedTask>> ranks;
   double makespan = 0;
@@ -119,7 +119,7 @@ concept ScheduleLike = requires(const S& schedule, std::int64_t n) {
   { schedule.mpmd_dim } -> std::convertible_to<std::int64_t>;
 };
 
-/// Any schedule.
+/// A schedule of any type.
 class Schedule {
  public:
   template <ScheduleLike S>
@@ -172,9 +172,9 @@ struct ScheduleOptions {
 ScheduleTasks schedule_tasks(std::string_view name, const ScheduleOptions& options,
                              std::int64_t num_microbatches,
                              std::source_location where = std::source_location::current());
-/// Of the built-in schedules.
+/// The names of the built-in schedules.
 std::vector<std::string> schedule_names();
-/// One sentence on it.
+/// One sentence that describes the schedule.
 std::string schedule_doc(std::string_view name);
 
 namespace detail {
@@ -229,7 +229,7 @@ struct AutoSchedule {
                       std::source_location where = std::source_location::current()) const;
 };
 
-/// Tasks that are given explicitly.
+/// A schedule whose tasks are given explicitly.
 struct FixedSchedule {
   std::int64_t num_stages = 0;
   std::int64_t mpmd_dim = 0;
@@ -241,9 +241,9 @@ struct FixedSchedule {
                       std::source_location where = std::source_location::current()) const;
 };
 
-/// Reads CSV text: one line per rank, one cell per task, `fwd_2__0`; the parts of a fused task are
-/// joined by `+`, and empty cells are skipped. `name` is the name of the file, for errors. Throws
-/// UserError with the row and column of a cell that is not a task.
+/// Reads CSV text: one line per rank, one cell per task, such as `fwd_2__0`. The parts of a fused
+/// task are joined by `+`. Empty cells are skipped. `name` is the name of the file in errors.
+/// Throws UserError with the row and column of a cell that is not a task.
 FixedSchedule read_schedule(std::string_view csv, const std::string& name = "schedule",
                             std::source_location where = std::source_location::current());
 
@@ -253,39 +253,39 @@ FixedSchedule read_schedule(std::string_view csv, const std::string& name = "sch
 struct TaskTime {
   std::string name;  // fwd_2, bwd_2, bwdA_2, bwdW_2, fused_fwd_3_bwd_3, before_loop_0, after_loop_0
   std::int64_t group = 0;
-  std::int64_t microbatch = -1;  // -1: of several, or none
+  std::int64_t microbatch = -1;  // -1: several, or none
   std::int64_t step = 0;         // calls since the recording began
   double start = 0;
   double end = 0;
 };
 void start_timeline();
-/// With one process per device all processes make this call, and get the times of all groups.
+/// With one process per device, all processes must make this call; all get the times of all groups.
 std::vector<TaskTime> stop_timeline();
-/// How many threads may work for a group at the same time; 0, the default, means any number. With
-/// 1, and as many threads as groups, a group computes like a separate device.
+/// Sets how many threads may work for a group at the same time; 0, the default, means any number.
+/// With 1, and as many threads as groups, each group computes like a separate device.
 void set_threads_per_group(int count, std::source_location where = std::source_location::current());
 
-/// A recorded step in the form of a simulation, for the same pictures and figures; times count from
+/// A recorded step in the form of a simulation, for the same pictures and figures. Times count from
 /// its first task. Throws UserError if a task of the schedule was not recorded in that step.
 Simulation measured(const ScheduleTasks& tasks, const std::vector<TaskTime>& times,
                     std::int64_t step = 0,
                     std::source_location where = std::source_location::current());
-/// The median time of each kind of task in each stage, in seconds. `memory` stays 1 and `transfer`
-/// 0, since groups in one process copy nothing.
+/// The median time of each kind of task in each stage, in seconds. `memory` stays 1, and `transfer`
+/// stays 0, since groups in one process copy nothing.
 ScheduleCosts measured_costs(const std::vector<TaskTime>& times, std::int64_t num_stages);
 
 // --- pictures
 
 std::string to_csv(const ScheduleTasks& tasks);
-/// Draws a schedule in characters: a line per rank; a column is the time of the shortest task. f,
-/// b, a and w, with the microbatch, mean forward, backward, input gradient and weight gradient; -
-/// means that the task continues, . that the rank is idle.
+/// Draws a schedule in characters: one line per rank; one column is the time of the shortest task.
+/// f, b, a and w, with the microbatch, mean forward, backward, input gradient and weight gradient.
+/// - means that the task continues, . that the rank is idle.
 std::string to_picture(const Simulation& run);
-/// Ranks as rows over a time axis, with the numbers of microbatches, under `title`.
+/// Draws ranks as rows over a time axis, with the numbers of the microbatches, under `title`.
 std::string to_svg(const Simulation& run, const std::string& title = "");
-/// Several runs below each other on the same time scale, each under its title.
+/// Draws several runs below each other on the same time scale, each under its title.
 std::string to_svg(const std::vector<std::pair<std::string, Simulation>>& runs);
-/// A trace for chrome://tracing and Perfetto; a unit of time becomes a millisecond.
+/// A trace for chrome://tracing and Perfetto. One unit of time becomes one millisecond.
 std::string to_chrome_trace(const Simulation& run);
 
 }  // namespace tessera

@@ -16,16 +16,16 @@ namespace TESSERA_EXPORT tessera {
 
 struct LeafPlacement;  // engine.h
 
-/// Dimensions of this logical name are preferably split over `axes`, or not split.
+/// A preference: dimensions with this logical name are split over `axes`, or not split if `none`.
 struct LogicalRule {
   std::string name;
   SpecEntry axes;
 };
-/// In order of preference. A name may have several rules, for arrays in which the axes of the first
-/// are already used.
+/// Rules in order of preference. A name may have several rules: the later ones are for arrays in
+/// which the axes of the first one are already used.
 using LogicalRules = std::vector<LogicalRule>;
 
-/// The path of a leaf or a subtree, with the line of the call.
+/// The path of a leaf or a subtree, and the caller's line.
 struct TreePath {
   std::string_view text;
   std::source_location where;
@@ -36,7 +36,7 @@ struct TreePath {
       : text(path), where(caller) {}
 };
 
-/// The shardings wanted for the leaves of a tree: none, one for all, or one for each path.
+/// The shardings requested for the leaves of a tree: none, one for all, or one for each path.
 class Shardings {
  public:
   TESSERA_COPYABLE(Shardings);
@@ -47,16 +47,16 @@ class Shardings {
   Shardings(Shardings first, Shardings second);
   Shardings(Shardings first, Shardings second, Shardings third);
   static Shardings tuple(const std::vector<Shardings>& parts);
-  /// Those of a program: `Shardings::of(step.lower(state, batch).arguments())["0"]` are the ones
-  /// that it wants for its first argument.
+  /// The shardings of a program: `Shardings::of(step.lower(state, batch).arguments())["0"]` are the
+  /// shardings that it expects for its first argument.
   static Shardings of(const std::vector<LeafPlacement>& leaves);
 
-  /// Sets the sharding of a leaf or, if `path` is a subtree, of all its leaves.
+  /// Sets the sharding of a leaf or, if `path` names a subtree, of all its leaves.
   void set(std::string path, NamedSharding sharding);
   void set(std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
 
   bool is_unspecified() const { return entries_.empty(); }
-  /// The part below `path`: specs["params"]. Throws UserError if there is none.
+  /// The shardings below `path`: specs["params"]. Throws UserError if there are none.
   Shardings operator[](TreePath path) const;
   friend bool operator==(const Shardings&, const Shardings&) = default;
 
@@ -86,9 +86,9 @@ class Shardings {
 /// One line per path.
 std::string to_string(const Shardings& shardings);
 
-/// Every leaf whole on every device.
+/// Every leaf replicated: whole on every device.
 Shardings replicated(const Mesh& mesh);
-/// Every parameter as it is annotated, other leaves replicated.
+/// Every parameter sharded as it is annotated; other leaves replicated.
 Shardings from_annotations(const Mesh& mesh);
 
 namespace detail {
@@ -108,13 +108,13 @@ template <typename T>
 Shardings replicated(const Mesh& mesh, const T& tree) {
   return detail::replicated(mesh, detail::walked(tree, detail::Walk::Want::paths));
 }
-/// Each leaf split along its largest dimension, the first if there are several; scalars replicated.
+/// Each leaf split over `axis` along its largest dimension (first of equals); scalars replicated.
 template <typename T>
 Shardings fsdp_shardings(const Mesh& mesh, const T& tree, const std::string& axis = "data",
                          std::source_location where = std::source_location::current()) {
   return detail::fsdp_shardings(mesh, detail::walked(tree, detail::Walk::Want::paths), axis, where);
 }
-/// The specs that parameters are annotated with, in mesh axes or logical names; P() for other
+/// The specs with which parameters are annotated, as mesh axes or logical names; P() for other
 /// leaves.
 template <typename T>
 Shardings get_partition_spec(const T& tree) {
@@ -127,7 +127,7 @@ T unbox(const T& tree) {
   detail::unbox(detail::walked(result, detail::Walk::Want::leaves));
   return result;
 }
-/// The tree with every leaf placed.
+/// The same tree, with every leaf placed as `shardings` says.
 template <typename T>
 requires(!std::is_base_of_v<Array, T>) T
     device_put(const T& tree, const Shardings& shardings, DevicePutOptions options = {},
@@ -143,16 +143,16 @@ T device_put(const T& array, const S& shardings, DevicePutOptions options = {},
   return tree_replace(array, detail::device_put(detail::walked(array, detail::Walk::Want::paths),
                                                 shardings, options, where));
 }
-/// The tree itself, once all its arrays have their values. Throws UserError for an array that has
-/// none.
+/// The tree itself, once all its arrays have their values. Throws UserError for an array without
+/// values.
 template <typename T>
 T block_until_ready(const T& tree, std::source_location where = std::source_location::current()) {
   detail::block_until_ready(detail::walked(tree, detail::Walk::Want::leaves), where);
   return tree;
 }
 
-/// The sharding wanted for each leaf. If `shardings` do not specify one, it is the leaf's own or,
-/// for an abstract leaf, replicated on the current mesh.
+/// The sharding requested for each leaf. Where `shardings` specifies none, it is the leaf's own
+/// sharding or, for an abstract leaf, replicated on the current mesh.
 template <typename T>
 std::vector<NamedSharding> leaf_shardings(
     const T& tree, const Shardings& shardings,
@@ -160,15 +160,15 @@ std::vector<NamedSharding> leaf_shardings(
   return detail::leaf_shardings(detail::walked(tree, detail::Walk::Want::paths), shardings, where);
 }
 
-/// What one device holds of an array.
+/// The part of an array that one device holds.
 struct Shard {
   std::int64_t device;            // its id
   std::vector<IndexRange> index;  // of the array, one range per dimension
-  std::int64_t replica_id;        // how many devices before it hold the same tile
+  std::int64_t replica_id;        // how many earlier devices hold the same tile
   Array data;
 
-  /// The elements of `data`, row-major, in the machine's representation, a bool as one byte. Valid
-  /// as long as `data` exists. Throws UserError if it was donated.
+  /// The elements of `data`, row-major, in the machine's representation; a bool is one byte. Valid
+  /// as long as `data` exists. Throws UserError if `data` was donated.
   std::span<const std::byte> bytes(
       std::source_location where = std::source_location::current()) const;
 };
@@ -180,9 +180,9 @@ Array make_array(const Type& type, const NamedSharding& sharding, FillTile fill,
                  const std::source_location& where);
 }  // namespace detail
 
-/// An array whose tiles `fill` writes. It is called once for each distinct tile that this process
-/// holds, with the index of the tile in the array and the memory of its elements, in the form of
-/// Shard::bytes().
+/// An array whose tiles `fill` writes. `fill` is called once for each distinct tile that this
+/// process holds, with the index of the tile in the array and the memory for its elements, in the
+/// form of Shard::bytes().
 template <std::invocable<const std::vector<IndexRange>&, std::span<std::byte>> F>
 Array make_array_from_callback(const Type& type, const NamedSharding& sharding, F fill,
                                std::source_location where = std::source_location::current()) {
@@ -196,9 +196,9 @@ Array make_array_from_callback(const Type& type, const NamedSharding& sharding, 
 
 // --- pictures
 
-/// A picture, as text, of which devices hold which part of an array of this shape. For more than
-/// two dimensions it shows the first two that are split, once for each combination of shards of the
-/// others, under a heading. Throws UserError as NamedSharding::shard_shape does.
+/// A text picture of which devices hold which part of an array of this shape. For more than two
+/// dimensions, it shows the first two that are split, once for each combination of shards of the
+/// other dimensions, under a heading. Throws the same UserErrors as NamedSharding::shard_shape.
 std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding,
                                const VisualizeOptions& options = {},
                                std::source_location where = std::source_location::current());
@@ -217,10 +217,10 @@ class ShardingCallback {
   detail::Function<void, const NamedSharding&> call_;
 };
 
-/// Calls `callback` with the sharding of x: immediately if x is concrete; in a traced function each
-/// time the function is compiled, by jit or lower(), with what the compiler chose. It is not called
-/// for a value that no result depends on, since that is not computed. In vmap and shard_map it gets
-/// the sharding of the whole batch, whose dimension comes first.
+/// Calls `callback` with the sharding of x. If x is concrete, calls it immediately. In a traced
+/// function, calls it each time the function is compiled, by jit or lower(), with the sharding that
+/// the compiler chose, but not if no result depends on x, since x is then not computed. In vmap and
+/// shard_map, it is the sharding of the whole batch, whose dimension comes first.
 void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
                             std::source_location where = std::source_location::current());
 
@@ -231,11 +231,11 @@ void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
 //   Shardings specs = logical_to_mesh(get_partition_spec(eval_shape(init, key)), rules);
 //
 // Rules are tried in order. A rule fires if its name is that of a dimension that no rule has
-// decided yet, and none of its mesh axes splits another dimension of the array. A rule to none
+// decided yet, and none of its mesh axes splits another dimension of the array. A rule with `none`
 // decides that the dimension is not split. Dimensions that no rule decides are not split.
 
-/// Makes `rules` the rules of this thread until the end of the scope. jit compiles again when they
-/// differ.
+/// Makes `rules` the rules of this thread until the end of the scope. jit compiles a function again
+/// when the rules differ.
 class [[nodiscard]] logical_axis_rules {
  public:
   /// Throws UserError for an empty name and for a rule that names a mesh axis twice.
@@ -253,31 +253,30 @@ const LogicalRules& get_logical_axis_rules();
 /// `('batch', 'data'), ('embed', None)`; `none` when there are none.
 std::string to_string(const LogicalRules& rules);
 
-/// The mesh axes of an array whose dimensions have these names. Throws UserError if two dimensions
+/// The mesh axes for an array whose dimensions have these names. Throws UserError if two dimensions
 /// have the same name.
 PartitionSpec logical_to_mesh_axes(const PartitionSpec& names,
                                    const LogicalRules& rules = get_logical_axis_rules(),
                                    std::source_location where = std::source_location::current());
-/// The same for all leaves with logical names; specs of mesh axes stay as they are. Throws
-/// UserError if there are no rules.
+/// The same for all leaves with logical names; specs of mesh axes are kept. Throws UserError if
+/// there are no rules.
 Shardings logical_to_mesh(const Shardings& specs,
                           const LogicalRules& rules = get_logical_axis_rules(),
                           std::source_location where = std::source_location::current());
-/// One line per dimension: its axes, the rule that chose them, and why the other rules did not
-/// fire.
+/// One line per dimension: its axes, the rule that chose them, and why no other rule fired.
 std::string explain_rules(const PartitionSpec& names,
                           const LogicalRules& rules = get_logical_axis_rules(),
                           std::source_location where = std::source_location::current());
 
-/// What with_logical_constraint does if no rule decides a name.
+/// What with_logical_constraint does with a name that no rule decides.
 enum class RulesFallback : std::uint8_t { axis_is_unsharded, raise_error, no_constraint };
 /// Options of with_logical_constraint.
 struct LogicalConstraint {
-  std::optional<LogicalRules> rules = std::nullopt;  // those in scope
-  std::optional<Mesh> mesh = std::nullopt;           // that of the traced function, or in scope
+  std::optional<LogicalRules> rules = std::nullopt;  // by default, the rules in scope
+  std::optional<Mesh> mesh = std::nullopt;  // by default, that of the traced function, or in scope
   RulesFallback fallback = RulesFallback::axis_is_unsharded;
 };
-/// with_sharding_constraint with the mesh axes of these names. Without rules or a mesh it is x.
+/// with_sharding_constraint with the mesh axes for these names. Without rules or a mesh, returns x.
 Array with_logical_constraint(Operand x, const PartitionSpec& names,
                               const LogicalConstraint& options = {});
 

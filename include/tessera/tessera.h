@@ -1,4 +1,4 @@
-// Everything of the core library.
+// Includes the core library.
 #pragma once
 
 #include <tessera/array.h>

@@ -1,4 +1,4 @@
-// Functions that transform functions: vmap, shard_map, remat, custom_vjp; and programs of JAX.
+// Functions that transform functions: vmap, shard_map, remat, custom_vjp. Also: programs of JAX.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
@@ -17,12 +17,12 @@
 
 namespace TESSERA_EXPORT tessera {
 
-/// What a remat keeps for the backward pass, besides its operands. The rest is computed again.
+/// What remat saves for the backward pass, besides its operands. It computes the rest again.
 enum class RematPolicy : unsigned char {
   nothing_saveable,
   everything_saveable,
   dots_saveable,                     // results of contractions
-  dots_with_no_batch_dims_saveable,  // only of those without batch dimensions, so not of attention
+  dots_with_no_batch_dims_saveable,  // only those without batch dimensions, so not in attention
 };
 
 namespace detail {
@@ -56,7 +56,7 @@ class Wrapped {
   Run run_;
 };
 
-/// As a tuple of trees, one per argument.
+/// `value` as a tuple of trees, one per argument.
 template <typename T>
 auto as_arguments(T&& value) {
   if constexpr (TupleLike<std::remove_cvref_t<T>>) {
@@ -110,8 +110,8 @@ class CustomVjp {
 
 }  // namespace detail
 
-/// f, but its derivative computes again what `policy` does not save: less memory for more work,
-/// with the same bits.
+/// f, except that its derivative computes again what `policy` does not save: less memory for more
+/// work, with the same bits.
 template <typename F>
 auto remat(F f, RematPolicy policy = RematPolicy::nothing_saveable,
            std::source_location where = std::source_location::current()) {
@@ -119,7 +119,7 @@ auto remat(F f, RematPolicy policy = RematPolicy::nothing_saveable,
   return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
 }
 
-/// f with a derivative of its own: forward(args...) -> std::pair(f(args...), residuals) and
+/// f with a custom derivative: forward(args...) -> std::pair(f(args...), residuals), and
 /// backward(residuals, cotangent of the result) -> the cotangent of the argument, or a tuple with
 /// one per argument. The functions may capture arrays that are not differentiated.
 template <typename F, typename Forward, typename B>
@@ -131,8 +131,8 @@ auto custom_vjp(F f, Forward forward, B backward,
 
 // --- vmap
 
-/// The batch dimension of an array; negative counts from the end. `none`: the array is the same for
-/// all elements of the batch.
+/// The batch dimension of an array; negative axes count from the end. `none`: the array is the same
+/// for all elements of the batch.
 struct BatchAxis {
   std::int64_t value = 0;
   bool is_mapped = true;
@@ -158,7 +158,7 @@ struct BatchAxes {
 
 /// Options of vmap.
 struct VmapOptions {
-  BatchAxes in_axes = 0;       // the axis of an argument applies to all its leaves
+  BatchAxes in_axes = 0;       // per argument; applies to all leaves of the argument
   BatchAxis out_axes = 0;      // of all leaves of the result
   std::string axis_name = {};  // for collectives over the elements of the batch
 };
@@ -170,13 +170,13 @@ Outcome map_over_batch(Body& body, const VmapOptions& options, const std::source
 
 }  // namespace detail
 
-/// A function that applies `f`, a function of one element, to a whole batch. Mapped arguments, and
-/// all results, have one dimension more than in `f`. Arrays that `f` captures are the same for all
-/// elements. Row i of the results has the bits of `f` called with row i of the arguments.
+/// A function that applies `f`, a function of one element, to a whole batch. Mapped arguments and
+/// all results have one dimension more than in `f`. Arrays that `f` captures are the same for all
+/// elements. Row i of the results has the same bits as `f` called with row i of the arguments.
 ///
-/// If the branch of a cond depends on the element, all branches run; if the condition of a
-/// while_loop does, the loop runs until every element is done. So work whose results are discarded
-/// must terminate too, and have finite derivatives.
+/// If the branch of a cond depends on the element, all branches run. If the condition of a
+/// while_loop does, the loop runs until every element is done. So even work whose results are
+/// discarded must terminate and have finite derivatives.
 template <typename F>
 auto vmap(F f, VmapOptions options = {},
           std::source_location where = std::source_location::current()) {
@@ -194,7 +194,7 @@ struct ShardMapOptions {
   std::vector<Shardings> in_specs = {};      // one per argument: how it is split into tiles
   Shardings out_specs = {};                  // how the tiles form the result
   std::vector<std::string> axis_names = {};  // the mapped axes; empty: all of the mesh
-  bool check_vma = true;  // check that results are equal along axes not in out_specs
+  bool check_vma = true;  // check that results are equal along axes that out_specs does not name
 };
 
 namespace detail {
@@ -202,10 +202,10 @@ Outcome map_over_mesh(Body& body, const ShardMapOptions& options,
                       const std::source_location& where);
 }  // namespace detail
 
-/// A function that applies `f`, a function of one device's tiles, on all devices of the mesh, which
-/// communicate through the collectives below. The shards of a dimension must be of equal size. If
-/// `axis_names` leaves axes out, the compiler splits `f` over these as in jit. A derivative taken
-/// within `f` is that of the sum of what all devices compute.
+/// A function that runs `f`, a function of one device's tiles, on all devices of the mesh. The
+/// devices communicate through the collectives below. All shards of a dimension must have the same
+/// size. The compiler splits `f` over axes that `axis_names` leaves out, as in jit. A derivative
+/// taken within `f` is the derivative of the sum of what all devices compute.
 template <typename F>
 auto shard_map(F f, ShardMapOptions options,
                std::source_location where = std::source_location::current()) {
@@ -215,10 +215,10 @@ auto shard_map(F f, ShardMapOptions options,
   return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
 }
 
-// Collectives over axes that are mapped by shard_map, or by vmap with an axis_name. Elsewhere they
-// throw UserError.
+// Collectives over axes that shard_map, or vmap with an axis_name, maps. Elsewhere they throw
+// UserError.
 
-/// One axis or several, the first one major.
+/// One axis or several; the first one is major.
 struct CollectiveAxes {
   std::vector<std::string> names;
   CollectiveAxes(const char* name);                         // NOLINT(google-explicit-constructor)
@@ -228,36 +228,36 @@ struct CollectiveAxes {
 
 std::int64_t axis_size(const CollectiveAxes& axes,
                        std::source_location where = std::source_location::current());
-/// The position of this element along the axes: i32[].
+/// The position of this device, or element of the batch, along the axes: i32[].
 Array axis_index(const CollectiveAxes& axes,
                  std::source_location where = std::source_location::current());
-/// The result is the same for all elements. Sums follow the summation tree.
+/// Reductions over the axes. All elements get the same result. Sums follow the summation tree.
 Array psum(Operand x, const CollectiveAxes& axes);
 Array pmean(Operand x, const CollectiveAxes& axes);
 Array pmax(Operand x, const CollectiveAxes& axes);
 Array pmin(Operand x, const CollectiveAxes& axes);
 
-/// Where the elements go: a new dimension `dim`, or with `tiled` dimension `dim` n times as large.
+/// Where the n parts go: a new dimension `dim`; with `tiled`, dimension `dim`, n times as large.
 struct AxisDim {
   std::int64_t dim = 0;
   bool tiled = false;
 };
 /// The values of all n elements, stacked along a new dimension or concatenated.
 Array all_gather(Operand x, const CollectiveAxes& axes, const AxisDim& options = {});
-/// Of the sum over all elements, element i gets slice i, or the i-th of n equal parts.
+/// Sums over all elements; element i gets slice i of the sum or, with `tiled`, part i of n.
 Array psum_scatter(Operand x, const std::string& axis, const AxisDim& options = {});
 /// Sends along pairs (source, destination). An element that receives nothing gets zeros.
 Array ppermute(Operand x, const std::string& axis,
                const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs);
-/// Slice i (or part i) along split_dim goes to element i; what arrives is stacked (or concatenated)
-/// along concat_dim.
+/// Sends slice i along split_dim to element i, and stacks what arrives along concat_dim. With
+/// `tiled`, sends part i and concatenates.
 Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
                  std::int64_t concat_dim, bool tiled = false);
 
 // --- programs of JAX
 
-/// A program in StableHLO: a function of a list of arrays. Within jit it is compiled for the mesh
-/// of the call, differentiated and batched like any other function.
+/// A StableHLO program: a function of a list of arrays. Within jit, it is compiled for the mesh of
+/// the call, differentiated and batched like any other function.
 ///
 ///   const ImportedProgram step = import_stablehlo(bytes);
 ///   const auto run = jit([&](std::vector<Array> x) { return step(x); }, {.donate_argnums = {0}});
@@ -265,13 +265,13 @@ class ImportedProgram {
  public:
   const std::vector<Type>& arguments() const;
   const std::vector<Type>& results() const;
-  /// Whether the program says that the memory of an argument may be reused.
+  /// Per argument: whether the program says that its memory may be reused.
   const std::vector<bool>& donated() const;
-  /// The mesh that the program names, and how it splits the arguments; no axes if it names none.
+  /// The mesh that the program names (without axes if it names none), and how it splits arguments.
   const Mesh& mesh() const;
   const std::vector<NamedSharding>& shardings() const;
-  /// Throws UserError for arguments of other types. On another mesh than its own the shardings that
-  /// the program states have no effect.
+  /// Throws UserError for arguments of other types. On any mesh other than its own, the shardings
+  /// that the program states have no effect.
   std::vector<Array> operator()(const std::vector<Array>& arguments,
                                 std::source_location where = std::source_location::current()) const;
 
@@ -281,7 +281,7 @@ class ImportedProgram {
   friend ImportedProgram import_stablehlo(std::string_view bytes, std::source_location where);
   std::shared_ptr<const State> state_;
 };
-/// Reads the bytecode that `jax.export.export(jitted)(...).mlir_module_serialized` is. Throws
+/// Reads bytecode: the bytes of `jax.export.export(jitted)(...).mlir_module_serialized`. Throws
 /// UserError, with the line of the Python program, for what Tessera cannot compute.
 ImportedProgram import_stablehlo(std::string_view bytes,
                                  std::source_location where = std::source_location::current());

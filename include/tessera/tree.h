@@ -2,14 +2,14 @@
 //
 //   struct Dense {
 //     Param kernel, bias;
-//     TESSERA_MODULE(kernel, bias)          // paths: those of the parameters' scopes
+//     TESSERA_MODULE(kernel, bias)          // paths: from the scopes of the parameters
 //   };
 //   struct State { Dense params; Array step; double rate; TESSERA_TREE(params, step, rate) };
 //                                           // paths: field names; `rate` is static
 //
 // List every field. Arrays, parameters and keys are leaves. Numbers, bools, enums, strings and
-// types with a member `std::string tessera_key() const` are static: part of the structure, so jit
-// compiles again when one changes.
+// types with a member `std::string tessera_key() const` are static: they are part of the structure,
+// so jit compiles again when one of them changes.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 
-/// What the macros say about a struct.
+/// What the macros record about a struct.
 struct Fields {
   const void* object;
   std::size_t size;
@@ -51,8 +51,8 @@ struct Fields {
 /// functions are marked cold, since they run only during tracing and small code compiles faster.
 class Walk {
  public:
-  /// structure: also a byte string that is equal for equal structures. paths: also statics, and
-  /// both with paths; checks that structs list all fields.
+  /// structure: also a byte string that is equal for equal structures. paths: also the statics, and
+  /// the paths of leaves and statics; checks that structs list all their fields.
   enum class Want : unsigned char { leaves, structure, paths };
   explicit Walk(Want want);
   TESSERA_COPYABLE(Walk);
@@ -65,7 +65,7 @@ class Walk {
   const std::string& structure() const { return structure_; }
   /// Throws UserError if two leaves have the same path.
   const std::vector<std::string>& paths();
-  /// The path and the value of everything that is static.
+  /// The path and the value of each static.
   const std::vector<std::pair<std::string, std::string>>& statics() const { return statics_; }
   const std::vector<std::string>& keys() const { return keys_; }  ///< of all maps, in order
   /// The number of leaves up to the end of each item of the outermost tuple.
@@ -154,7 +154,7 @@ template <typename T, std::size_t... I>
   w.leave();
 }
 
-/// Visits a tree. Leaves are passed as mutable, but only rebuilding writes to them.
+/// Visits a tree. Leaves are passed as mutable, but only rebuilding a tree writes to them.
 template <typename T>
 [[gnu::cold]] void walk(Walk& w, const T& constant) {
   T& value = const_cast<T&>(constant);
@@ -213,7 +213,7 @@ template <typename... Ts>
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves);
 std::vector<Array> arrays_of(const Walk& w);
 std::vector<Param> params_of(Walk& w);
-/// Throws UserError for maps with other keys; matching_leaves also for another number of leaves.
+/// Throws UserError if maps have different keys; matching_leaves also for unequal leaf counts.
 void check_keys(const char* what, const Walk& expected, const Walk& found, const Span& where);
 std::vector<Array> matching_leaves(const Walk& expected, const Walk& found,
                                    const std::source_location& where);
@@ -233,9 +233,9 @@ std::vector<Array> tree_leaves(const T& tree) {
   return detail::arrays_of(detail::walked(tree, detail::Walk::Want::leaves));
 }
 
-/// The paths of the leaves: `params/blocks_0/Dense_0/kernel`. In a module a parameter has the path
-/// of its scope, as do the elements of a vector of parameters. Throws UserError if two leaves have
-/// the same path.
+/// The paths of the leaves: `params/blocks_0/Dense_0/kernel`. In a module, a parameter has the path
+/// from its scope, as do the elements of a vector of parameters. Throws UserError if two leaves
+/// have the same path.
 template <typename T>
 std::vector<std::string> tree_paths(const T& tree) {
   return detail::walked(tree, detail::Walk::Want::paths).paths();
@@ -248,7 +248,7 @@ std::vector<Param> tree_params(const T& tree) {
   return detail::params_of(w);
 }
 
-/// The same tree with these arrays as leaves.
+/// The same tree, with these arrays as leaves.
 template <typename T>
 [[gnu::cold]] T tree_replace(const T& tree, const std::vector<Array>& leaves) {
   T result(tree);
@@ -271,7 +271,7 @@ T map_leaves(const std::source_location& where, F&& f, const T& tree, const Ts&.
 }
 }  // namespace detail
 
-/// The tree of f(leaf, corresponding leaves of `others`...); parameters keep path and spec.
+/// The tree of f(leaf, corresponding leaves of `others`...). Parameters keep path and spec.
 template <typename F, typename T, typename... Ts>
 T tree_map(F&& f, const T& tree, const Ts&... others) {
   return detail::map_leaves(std::source_location(), f, tree, others...);

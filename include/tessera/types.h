@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-// Declares copy, move and destruction, which the library then compiles once. Users' programs copy
-// whole models and would otherwise compile these functions again for every type. The source file of
-// a type defines them with TESSERA_DEFINE_COPYABLE. NOLINTBEGIN(bugprone-macro-parentheses): T is a
-// type
+// Declares the copy and move operations and the destructor, so that the library compiles them once.
+// Programs copy whole models, and would otherwise compile these functions again for every type. The
+// source file of a type defines them with TESSERA_DEFINE_COPYABLE.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define TESSERA_COPYABLE(T)         \
   T(const T& other);                \
   T(T&& other) noexcept;            \
@@ -31,7 +31,7 @@
   T::~T() = default
 // NOLINTEND(bugprone-macro-parentheses)
 
-/// What programs see of shared libraries: everything that public headers declare.
+/// Makes everything that public headers declare visible outside of shared libraries.
 #define TESSERA_EXPORT __attribute__((visibility("default")))
 
 namespace TESSERA_EXPORT tessera {
@@ -51,7 +51,7 @@ enum class DType : std::uint8_t {
   f32,
   f64
 };
-/// All of them, in order.
+/// All dtypes, in order.
 inline constexpr DType kAllDTypes[] = {
     DType::boolean, DType::i8,  DType::i16, DType::i32,  DType::i64, DType::u8, DType::u16,
     DType::u32,     DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
@@ -62,12 +62,12 @@ std::size_t size_bytes(DType dtype);
 std::string_view name(DType dtype);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);
-/// f16 and bf16, which are computed as f32.
+/// f16 or bf16, which are computed in f32.
 bool is_half(DType dtype);
-/// Integers with a sign.
+/// Whether the dtype is a signed integer.
 bool is_signed(DType dtype);
 
-/// The upper 16 bits of a float: 8 bits of precision and the range of float. Conversion rounds to
+/// The upper 16 bits of a float: 8 bits of precision, with the range of float. Conversion rounds to
 /// nearest, ties to even. Arithmetic converts to float first.
 class bfloat16 {  // NOLINT(readability-identifier-naming)
  public:
@@ -93,8 +93,8 @@ class bfloat16 {  // NOLINT(readability-identifier-naming)
   std::uint16_t bits_ = 0;
 };
 
-/// IEEE 754's half precision: 11 bits of precision, at most 65504. Conversion rounds to nearest,
-/// ties to even. Arithmetic converts to float first.
+/// IEEE 754 half precision: 11 bits of precision, and values up to 65504. Conversion rounds to
+/// nearest, ties to even. Arithmetic converts to float first.
 class float16 {  // NOLINT(readability-identifier-naming)
  public:
   float16() = default;
@@ -149,8 +149,8 @@ template <typename T>
 inline constexpr bool kIsElement = std::same_as<T, bool> || dtype_or_boolean<T>() != DType::boolean;
 }  // namespace detail
 
-/// The C++ types of elements: bool, std::int8_t to std::int64_t, std::uint8_t to std::uint64_t,
-/// float16, bfloat16, float, double.
+/// The C++ types that elements may have: bool, std::int8_t to std::int64_t, std::uint8_t to
+/// std::uint64_t, float16, bfloat16, float, double.
 template <typename T>
 concept Element = detail::kIsElement<T>;
 
@@ -158,8 +158,8 @@ template <Element T>
 inline constexpr DType dtype_of = detail::dtype_or_boolean<T>();
 
 /// How sums are computed. exact: by a fixed tree, with the same bits on any mesh. fast: with fewer
-/// bytes between devices; the bits depend on the mesh, but not on the number of threads. device: in
-/// the order that the compiler of a PJRT plugin chooses.
+/// bytes sent between devices; the bits depend on the mesh, but not on the number of threads.
+/// device: in the order that the compiler of a PJRT plugin chooses.
 enum class Numerics : std::uint8_t { exact, fast, device };
 /// `exact`, `fast`, `device`.
 std::string_view name(Numerics numerics);
@@ -187,8 +187,8 @@ struct Type {
 std::string to_string(const Type& type);
 std::int64_t size_bytes(const Type& type);
 
-/// A static field of any copyable type in a tree (tree.h). Different values must have different
-/// keys.
+/// Holds a value of any copyable type as a static field of a tree (tree.h). Different values must
+/// have different keys.
 template <typename T>
 struct Static {
   T value;
@@ -217,9 +217,9 @@ namespace detail {
 /// A number that no other call returns.
 std::uint64_t new_identity();
 
-/// A copyable function object of any type. Unlike std::function it costs users little to compile
-/// and has a key. Copies have the same key, and so have all that were made from the same function
-/// or from a lambda without captures; a lambda with captures gets a new key each time.
+/// A copyable function object of any type. Unlike std::function, it is cheap to compile and has a
+/// key. Copies have the same key, and so do all objects made from the same function or the same
+/// lambda without captures. A lambda with captures gets a new key each time.
 template <typename R, typename... Args>
 class Function {
  public:

@@ -1,4 +1,4 @@
-// File access. Files and folders are written so that they appear whole or not at all.
+// File access. Files and folders are written so that they appear either whole or not at all.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@
 namespace tessera::checkpoint {
 
 /// The file operations of a save; virtual so that tests can make them fail. All throw RuntimeFault
-/// with the reason and the path `shown`: where the file will be in the end, since `path` may be
-/// temporary.
+/// with the reason and the path `shown`, the final path of the file; `path` may be temporary.
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -30,7 +29,7 @@ class Disk {
 Disk& local_disk();
 
 /// A file or folder that is built under a temporary name in the same folder and then moved to its
-/// path as a whole. What is not committed is removed.
+/// path as a whole. It is removed if it is not committed.
 class Unfinished {
  public:
   /// Removes what a killed process left at place().
@@ -39,11 +38,11 @@ class Unfinished {
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
-  /// The temporary path to build it at, and the path where it will be in the end.
+  /// The temporary path at which to build it, and its final path.
   const std::string& place() const { return place_; }
   const std::string& path() const { return path_; }
-  /// Moves what was built to path(). The caller must have flushed it to the disk before. What was
-  /// at path() is removed when this object is destroyed.
+  /// Moves what was built to path(). The caller must flush it to the disk first. Whatever was at
+  /// path() is removed when this object is destroyed.
   void commit();
 
  private:
@@ -83,7 +82,7 @@ class InputFile {
 
   std::int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  /// Fills `bytes` from `offset` on; returns false if the file ends before.
+  /// Fills `bytes` with the file's bytes from `offset` on. Returns false if the file is too short.
   bool read(std::span<std::byte> bytes, std::int64_t offset) const;
   /// The whole file; empty if it became shorter meanwhile.
   std::string text() const;
@@ -109,7 +108,7 @@ void make_folders(Disk& disk, const std::string& path);
 std::string parent_of(const std::string& path);
 /// Throws RuntimeFault if the file cannot be removed.
 void remove_file(const std::string& path);
-/// Removes a file, or a folder and its contents. What cannot be removed stays, without an error.
+/// Removes a file, or a folder and its contents. Silently leaves what cannot be removed.
 void remove_quietly(const std::string& path) noexcept;
 /// The path `.NAME.STATE` beside `path`, for what is unfinished or being removed. Code that lists
 /// the steps of a folder ignores such names.

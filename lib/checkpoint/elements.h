@@ -20,7 +20,7 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
 /// missing, or if arrays do not have its dtype.
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
                                  const ReadOptions& options, const std::source_location& where);
-/// A tensor that was read as the options want it.
+/// Converts a tensor that was read to what the options ask for.
 Array as_wanted(const Array& read, const ReadOptions& options);
 /// The bytes of all elements in row-major order. With one process per device this is a collective:
 /// all processes must call it.

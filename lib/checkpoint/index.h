@@ -77,7 +77,7 @@ void check_step_name(const std::string& folder, std::int64_t step,
                      const std::source_location& where = {});
 
 /// With several processes, each writes an index of its own arrays and files as a text. The first
-/// process adds all of them to its index.
+/// process adds all these texts to its index.
 std::string part_to_text(const Index& part);
 void add_part(Index& index, std::string_view text);
 

@@ -1,5 +1,5 @@
-// JSON as in the files of checkpoints. Stricter than usual: each name of an object occurs once, the
-// nesting is not deep, and numbers are whole except for the metric.
+// JSON as used in the files of checkpoints. It is stricter than usual: each name in an object
+// occurs once, nesting is limited, and all numbers except the metric are whole.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class BadText : public std::runtime_error {
 Json parse_json(std::string_view text);
 /// Throws UserError if a string is not UTF-8.
 std::string dump_json(const Json& object);
-/// The member `name` of an object. Throws BadText if there is none, as the functions below do for
-/// a value of another kind.
+/// The member `name` of an object. Throws BadText if there is none. The functions below throw
+/// BadText for a value of another kind.
 const Json& member(const Json& object, const std::string& name);
 std::string text_at(const Json& object, const std::string& name);
 /// A whole number from 0 to 2^62.
@@ -37,7 +37,7 @@ Shape shape_at(const Json& object, const std::string& name);
 
 /// The name of a dtype in the safetensors format.
 const char* safetensors_name(DType dtype);
-/// Its inverse; empty for names of types that arrays do not have.
+/// The inverse; empty for names of types that arrays do not have.
 std::optional<DType> find_safetensors_dtype(const std::string& name);
 /// The same; throws BadText for other names.
 DType dtype_of_safetensors(const std::string& name);

@@ -33,8 +33,8 @@ class SavedFiles {
 using HeldTiles = std::map<const SavedTile*, std::vector<std::byte>>;
 
 /// Reads the part `wanted` of the array from the saved tiles into `elements`, row-major. Reads only
-/// the blocks that hold bytes of the part. With `held`, saved tiles of which only short runs are
-/// needed are read whole and kept there, for other parts that need the same blocks. Throws
+/// the blocks that hold bytes of the part. With `held`, a saved tile from which the part needs only
+/// short runs is read whole and kept there, for other parts that need the same blocks. Throws
 /// UserError if a file is missing or a block is damaged.
 void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
                std::span<std::byte> elements, HeldTiles* held = nullptr);

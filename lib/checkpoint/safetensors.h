@@ -1,5 +1,5 @@
-// The header of the safetensors format. A file is the size of the JSON as u64, the JSON, and the
-// elements of all arrays without gaps.
+// The header of the safetensors format. A file consists of the size of the JSON as u64, the JSON,
+// and the elements of all arrays without gaps.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct Header {
   std::int64_t size = 0;             // the bytes before the elements
   std::vector<HeaderEntry> entries;  // in the order of the file
 };
-/// Parses the JSON of a file that has `file_size` bytes in total. Throws BadText for what other
-/// readers of the format refuse.
+/// Parses the JSON of a file that has `file_size` bytes in total. Throws BadText for anything that
+/// other readers of the format refuse.
 Header parse_header(std::string_view json, std::int64_t file_size);
 /// Reads and parses the header of a file; throws BadText like parse_header().
 Header read_header(const InputFile& file);

@@ -13,7 +13,7 @@
 
 namespace tessera::checkpoint {
 
-/// The tiles that this process writes. They are shared, not copied: if a step donates the arrays
+/// The tiles that this process writes. They are shared, not copied. If a step donates the arrays
 /// meanwhile, the engine finds their tiles in use and works on copies.
 struct Snapshot {
   struct Item {
@@ -28,14 +28,14 @@ struct Snapshot {
 Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
                   const std::source_location& where);
 
-/// A checkpoint that is being written to the folder `path`. It appears there whole or not at all;
-/// what is not finished is removed. The constructor and finish() are collectives, in which all
-/// processes throw if one of them fails.
+/// A checkpoint that is being written to the folder `path`. It appears there either whole or not at
+/// all; an unfinished checkpoint is removed. The constructor and finish() are collectives: if one
+/// process fails, all processes throw.
 class CheckpointWriter {
  public:
   CheckpointWriter(Disk& disk, Snapshot state, std::string path);
-  /// Writes the files of this process, on up to `threads` threads, and lets go of the arrays. May
-  /// be called by another thread. If it fails, finish() throws.
+  /// Writes the files of this process, on up to `threads` threads, and releases the arrays. Another
+  /// thread may call it. If it fails, finish() throws.
   void write_files(int threads) noexcept;
   void finish();
 

@@ -1,4 +1,4 @@
-// What tests of checkpoints share.
+// Helpers that the tests of checkpoints share.
 #pragma once
 
 #include <cstring>
@@ -37,7 +37,7 @@ inline std::string read_file(const std::string& path) {
 }
 
 inline void write_file(const std::string& path, const std::string& text) {
-  fs::remove(path);  // quicker: some file systems flush files at once that are truncated
+  fs::remove(path);  // faster: some file systems immediately flush files that are truncated
   std::ofstream out(path, std::ios::binary);
   out << text;
 }

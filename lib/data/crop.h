@@ -7,7 +7,7 @@
 
 namespace tessera::data {
 
-/// In pixels.
+/// A part of an image, in pixels.
 struct Box {
   std::int64_t top, left, height, width;
 };

@@ -1,4 +1,4 @@
-// Reads data files as bytes; error texts with a position in a file.
+// Reads data files as bytes, and formats error texts with a position in a file.
 #pragma once
 
 #include <cstdint>

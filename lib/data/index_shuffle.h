@@ -1,4 +1,4 @@
-// Pseudo-random permutations whose elements can be computed one by one, the same as grain's.
+// Pseudo-random permutations, equal to Grain's, whose elements can be computed one by one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// NumPy's files of one array (.npy).
+// NumPy's files with one array (.npy).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct NpyHeader {
   std::size_t begin = 0;  // offset of the elements in the file
 };
 
-/// What a reader of such files takes, for its errors.
+/// What a reader of such files accepts, and the texts for its errors.
 struct NpyReader {
   std::vector<std::string_view> types;
   std::size_t least_rank = 0;
@@ -25,20 +25,21 @@ struct NpyReader {
   std::string cure;
 };
 
-/// The header of a file of which `bytes` are all bytes. Throws UserError for another type, an array
-/// that is not row-major, and a file with more or fewer elements than its header says.
+/// The header of a file whose complete content is `bytes`. Throws UserError for a type that the
+/// reader does not accept, an array that is not row-major, and a file with more or fewer elements
+/// than its header says.
 NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader);
 
-/// The type of elements in a header, "<f4"; bf16, which NumPy does not have, is "|V2", as ml_dtypes
-/// stores it.
+/// The element type as headers write it: "<f4". bf16, which NumPy does not have, is "|V2", as
+/// ml_dtypes stores it.
 const char* npy_type(DType dtype);
 
-// Exported, because the command uses them.
+// These are exported because the command uses them.
 
-/// The array in a file of bools, i32, u32, f32 or f64. Throws UserError.
+/// The array in a file of bools, i32, u32, f32 or f64. Throws UserError for any other file.
 TESSERA_EXPORT Array read_npy(const std::string& path);
-/// The file of an array; bf16 becomes f32.
+/// The bytes of a file with this array; bf16 becomes f32.
 TESSERA_EXPORT std::string npy_bytes(const Array& array);
 
 }  // namespace tessera::data

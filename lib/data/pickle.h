@@ -1,5 +1,5 @@
-// Reads Python's pickle format. Only operations that describe data are accepted: nothing is ever
-// run.
+// Reads Python's pickle format. Accepts only operations that describe data, and never runs
+// anything.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::data {
 
-/// The values of a pickle. The only globals it accepts are those that numpy uses for arrays of
+/// The values of a pickle. The only globals that it accepts are those that NumPy uses for arrays of
 /// bytes.
 class Pickle {
  public:
@@ -19,17 +19,17 @@ class Pickle {
     Kind kind = Kind::none;
     std::int64_t number = 0;
     std::string_view text = {};             // a text, name of a global or dtype, or array's bytes
-    std::vector<std::uint32_t> items = {};  // for item(); a dict has keys and values in turns
+    std::vector<std::uint32_t> items = {};  // for item(); a dict alternates keys and values
     std::vector<std::int64_t> shape = {};   // of an array
   };
 
-  /// Throws UserError, with the position in the file, for damage and for operations that are not
-  /// accepted. `bytes` must outlive this object.
+  /// Throws UserError, with the position in the file, for a damaged file and for operations that
+  /// are not accepted. `bytes` must outlive this object.
   Pickle(std::span<const std::uint8_t> bytes, const std::string& path);
 
   const Value& root() const { return values_[root_]; }
   const Value& item(std::uint32_t index) const { return values_[index]; }
-  /// The value of a dict at a key; nullptr if it has no such key or is no dict.
+  /// The value of a dict at a key; nullptr if it has no such key or is not a dict.
   const Value* find(const Value& dict, std::string_view key) const;
 
  private:

@@ -1,4 +1,4 @@
-// UTF-8 and the classes of characters that split a text into words.
+// UTF-8, and the character classes that split a text into words.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ inline Char char_at(std::string_view text, std::size_t at) {
     if ((byte(i) & 0xC0U) != 0x80U) return {};
     code_point = code_point << 6 | (byte(i) & 0x3FU);
   }
-  // Each code point has one form only, and surrogates have none.
+  // Each code point has exactly one valid form, and surrogates have none.
   constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};
   const bool is_surrogate = code_point >= 0xD800 && code_point < 0xE000;
   if (code_point < kLeast[bytes - 2] || code_point > 0x10FFFF || is_surrogate) return {};

@@ -1,4 +1,4 @@
-// Arrays in files of other programs. Nothing in a file is ever run.
+// Reads arrays from files of other programs. Nothing in a file is ever run.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tessera::foreign {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// How deeply values may be nested in a file. Reading takes stack for every level.
+/// How deeply values may be nested in a file. Reading uses stack space for every level.
 inline constexpr int kMostLevels = 64;
 
 /// An array of a file.
@@ -24,11 +24,11 @@ struct Tensor {
   Bytes elements;  // row-major, little-endian
 };
 
-/// float32, int64, ...: as NumPy, and PyTorch but for bool, write it.
+/// float32, int64, ...: the name in NumPy and, except for bool, in PyTorch.
 const char* numpy_name(DType dtype);
-/// PyTorch's class of storages; nullptr where there is none, and files have the dtype instead.
+/// PyTorch's storage class; nullptr if there is none. Files then have the dtype instead.
 const char* storage_name(DType dtype);
-/// Bytes of an element; 0 for a dtype that is not known.
+/// Bytes of an element; 0 for an unknown dtype.
 std::size_t element_bytes(const std::string& dtype);
 /// The bytes of the elements of an array. Throws BadText if there are 2^62 or more.
 std::size_t elements_bytes(const std::string& dtype, const Shape& shape);
@@ -38,7 +38,7 @@ struct ZipEntry {
   std::string name;
   Bytes bytes;
 };
-/// All files of an archive, in order. All that follow throw BadText for what is damaged.
+/// All files of an archive, in order. This and the functions below throw BadText for damaged files.
 std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive);
 
 /// The arrays of np.savez; `path` is for messages.

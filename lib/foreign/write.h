@@ -1,4 +1,4 @@
-// Files of arrays that other programs read.
+// Writes arrays to files that other programs read.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tessera::foreign {
 
-/// An array of a file to be written. Its elements, row-major, are read when it is their turn.
+/// An array to write. Its elements, row-major, are read when it is the array's turn.
 struct Source {
   std::string name;  // a path with slashes
   Type type;
@@ -23,18 +23,19 @@ using Sources = std::vector<Source>;
 /// Appends bytes to the file.
 using Append = std::function<void(std::span<const std::byte>)>;
 
-/// np.savez, for np.load. bf16, which NumPy does not have, are elements of two bytes (`|V2`).
+/// Writes the format of np.savez, for np.load. bf16, which NumPy does not have, is written as
+/// elements of two bytes (`|V2`).
 void write_npz(const Sources& sources, const Append& append);
-/// A dict of tensors, for torch.load. Dots stand for the slashes in names.
+/// Writes a dict of tensors, for torch.load. Dots replace the slashes in names.
 void write_torch(const Sources& sources, const Append& append);
-/// Nested maps, for flax.serialization.msgpack_restore. Throws UserError for an array of 4 GiB or
-/// more, and for a path that continues that of another array.
+/// Writes nested maps, for flax.serialization.msgpack_restore. Throws UserError for an array of
+/// 4 GiB or more, and if the path of one array is a parent of the path of another.
 void write_msgpack(const Sources& sources, const Append& append);
 
-/// A zip archive of files that are not compressed.
+/// Writes a zip archive of uncompressed files.
 class ZipWriter {
  public:
-  /// Files and positions from `wide` on are written in the form that holds more than 4 GiB.
+  /// Sizes and positions of at least `wide` are written in the form for more than 4 GiB.
   explicit ZipWriter(Append append, std::uint64_t wide = 0xFFFFFFFF)
       : append_(std::move(append)), wide_(wide) {}
   void add(const std::string& name, std::span<const std::byte> bytes);

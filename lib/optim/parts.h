@@ -1,16 +1,16 @@
-// The parts of optimisers.
+// The parts that optimisers are made of.
 #pragma once
 
 #include <tessera/optim.h>
 
 namespace tessera::optim::detail {
 
-/// A rule, restricted to the parameters of some masks.
+/// A rule, restricted to the parameters that its masks choose.
 struct Part {
   std::shared_ptr<const Optimizer::Rule> rule;
   std::vector<Mask> masks = {};
-  std::int64_t every = 1;       // it takes part in every n-th step
-  bool needs_matrices = false;  // at least one matrix, and no other parameters
+  std::int64_t every = 1;       // the rule takes part in every n-th step
+  bool needs_matrices = false;  // must get at least one matrix, and no other parameters
 };
 
 /// One rule as an optimiser.
@@ -27,7 +27,7 @@ class RateRule {
   virtual std::string key() const = 0;
 };
 
-/// Different texts for different numbers.
+/// A text that differs for different numbers.
 std::string text(double value);
 
 /// The factor 1 - decay^count that corrects a moving average for starting at zero, f32[].
@@ -35,14 +35,14 @@ Array bias_correction(double decay, const Array& count);
 
 /// now * (1 - decay) + old * decay, without subnormal numbers.
 Array moving_average(const Array& old, const Array& now, double decay);
-/// A moving average of gradients, corrected for its start at zero; with `nesterov` as it will be
-/// after one more step with this gradient. `count`: the number of this update, f32[].
+/// A moving average of gradients, corrected for its start at zero. With `nesterov`, it is the
+/// average after one more step with this gradient. `count`: the number of this update, f32[].
 Array corrected_momentum(const Array& mu, const Array& gradient, double decay, bool nesterov,
                          const Array& count);
 
-/// Numbers below the least normal one become 0, as with XLA on CPUs. A moving average that no
-/// gradient reaches any more would stay subnormal for ever, since 0.9 times the least number is
-/// rounded to that number, and processors take many times as long for such numbers.
+/// Replaces subnormal numbers by 0, as XLA does on CPUs. A moving average that no longer gets
+/// gradients would otherwise stay subnormal forever, since 0.9 times the least number is rounded to
+/// that number. Processors take many times as long for subnormal numbers.
 Array without_subnormal(const Array& x);
 
 Optimizer scale_by_factored_rms(const AdafactorOptions& options);

@@ -1,4 +1,4 @@
-// Records ops on arrays into a trace; ops outside of any trace run at once.
+// Records ops on arrays into a trace. Ops outside of any trace run at once.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace tessera::detail {
 
-/// The value of `array` in `trace`. An array from outside of the trace is captured. Throws
-/// UserError for empty, abstract and donated arrays, and for values of traces that have ended.
+/// The value of `array` in `trace`. Captures an array from outside of the trace. Throws UserError
+/// for empty, abstract and donated arrays, and for values of traces that have ended.
 ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where);
 
 using Ids = std::vector<ir::ValueId>;
-/// Calls `append` with the values of `operands`, to append equations to the innermost trace of this
-/// thread. There must be such a trace. Errors name the operands that are parameters.
+/// Calls `append` with the values of `operands`; it appends equations to the innermost trace of
+/// this thread, which must exist. Errors name the operands that are parameters.
 std::vector<Array> emit_all(const std::vector<Array>& operands,
                             const std::function<Ids(ir::Builder&, const Ids&)>& append);
 /// For one result.

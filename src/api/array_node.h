@@ -16,8 +16,8 @@
 
 namespace tessera::detail {
 
-/// Path and annotation of a parameter. Interned: equal ones have the same address while any of them
-/// lives. What has the address in the key of a cache must hold the object.
+/// Path and annotation of a parameter. Interned: equal infos have the same address while any of
+/// them lives. A cache entry whose key contains the address must hold the object.
 struct ParamInfo {
   std::string path;
   PartitionSpec spec;
@@ -41,8 +41,8 @@ PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sh
 PlacementPtr replicated_placement(const Type& type, const Mesh& mesh);
 /// How many placements and infos of parameters are alive.
 std::size_t num_interned();
-/// Appends what tells placements apart to the key of a cache. What is cached must hold the
-/// placement, because another one may get the address of one that is no longer used.
+/// Appends the address of the placement to the key of a cache. The cache entry must hold the
+/// placement, because another placement may get the address of one that is no longer used.
 void append_address(std::string& key, const PlacementPtr& placement);
 /// The groups that a NamedSharding over `mesh` names; nullptr if it names none. Throws UserError if
 /// they are not ascending numbers of groups of this run.
@@ -53,8 +53,8 @@ struct DonatingCall;  // api/call/donation.h
 
 struct ArrayNode {
   Type type;
-  /// Not nullptr if the array is a parameter. Set when the node is made and never changed later,
-  /// because several threads may read it.
+  /// nullptr unless the array is a parameter. Set when the node is made and never changed, because
+  /// several threads may read it.
   ParamInfoPtr info;
   // concrete
   PlacementPtr placement;
@@ -84,12 +84,12 @@ Array make_abstract(Type type);
 /// The node of a handle; throws UserError for an empty one.
 const NodePtr& node_of(const Array& array, const Span& where);
 /// Throws the UserError for an empty handle. `subject` says which argument of the call it is; "" if
-/// that is not known.
+/// unknown.
 [[noreturn]] void fail_empty(const std::string& subject, const Span& where);
 /// Throws UserError for a donated array. The caller must hold donation_mutex().
 void fail_if_donated(const ArrayNode& node, const Span& where);
-/// Throws UserError for an array of another context's processes, unless this process holds the
-/// tiles that it would hold in the current one.
+/// Throws UserError for an array of the processes of another context, unless this process holds the
+/// tiles that it would hold in the current context.
 void fail_if_elsewhere(const ArrayNode& node, const Span& where);
 /// The tiles of a concrete array. Throws UserError for any other array and for a donated one.
 Tiled tiles_of(const Array& array, const Span& where);

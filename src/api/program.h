@@ -30,7 +30,7 @@ struct Program {
   std::shared_ptr<const std::vector<std::string>> paths;  // of the arguments' leaves
   std::vector<std::string> result_paths;
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
-  // What the caller asks for. After simplify(), entries per output are those of computed outputs.
+  // What the caller asks for. After simplify(), per-output entries exist for computed outputs only.
   std::vector<PlacementPtr> inputs;
   std::vector<ParamInfoPtr> input_infos;   // nullptr unless a parameter
   std::vector<ParamInfoPtr> output_infos;  // likewise
@@ -38,7 +38,7 @@ struct Program {
   std::vector<bool> is_storage;            // parameters
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
-  std::vector<HolderGroups> asked_groups;   // per output: the groups to hold it; nullptr: no wish
+  std::vector<HolderGroups> asked_groups;   // per output: the groups to hold it; nullptr: any
   std::vector<HolderGroups> result_groups;  // likewise, of all leaves of the result
   std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
   EngineChoice engine;
@@ -50,7 +50,7 @@ struct Program {
   // Outputs that are inputs are returned without being computed.
   std::vector<int> forwarded;            // per output: that input, or -1
   std::vector<ir::ValueId> all_outputs;  // of `traced`
-  // What the stages of the compiler make of it, each once.
+  // The results of the stages of the compiler; each stage runs once.
   Once partition_once, compile_once;
   ir::Function partitioned;
   pipeline::GroupsOfPorts groups;            // of a pipeline
@@ -73,13 +73,13 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program);
 /// Throws UserError for callbacks, whose order a schedule would change.
 void refuse_effects(const ir::Function& function);
-/// check_finite computes a function again, without its effects. Throws UserError if it uses what
-/// they give back.
+/// check_finite computes a function again, without its effects. Throws UserError if the function
+/// uses results of these effects.
 void refuse_to_repeat(const ir::Function& function, const std::string& name);
 /// Partitions the program over its mesh, once.
 void lower(Program& program);
-/// Compiles the program for the device of each group that has the largest tiles, as its process
-/// would. These executables cannot run.
+/// Compiles the program for the device with the largest tiles in each group, as the process of that
+/// device would. These executables cannot run.
 std::vector<std::shared_ptr<const run::Executable>> compile_for_devices(Program& program);
 /// The groups of a pipeline that hold a leaf of its result. Empty if the leaf is an input that no
 /// group reads.
@@ -91,7 +91,7 @@ std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
 /// Throws UserError if a compiled program needs more memory than the machine has left. A program
 /// that has passed is not checked again. With one process per device, this is a collective. Hold
-/// the result until the program has run: the next check then sees what this program has taken.
+/// the result until the program has run, so that the next check sees the memory that it has taken.
 [[nodiscard]] std::unique_lock<std::mutex> check_memory(Program& program, const Span& where);
 /// Drops the tiles of inputs that the host engine does not read.
 void drop_unread(const Program& program, std::vector<run::Tiles>& inputs);
@@ -104,10 +104,10 @@ std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation
 
 /// The number of the argument that contains the leaf.
 std::size_t argument_number(const Walk& arguments, std::size_t leaf);
-/// `0/params/kernel` -> `params/kernel`: without the number of the argument.
+/// The path without the number of the argument: `0/params/kernel` -> `params/kernel`.
 std::string inner_path(const std::string& path);
 
-/// The one mesh that arrays, shardings and the scope must agree on.
+/// The single mesh that arrays, shardings and the scope must agree on.
 class MeshChoice {
  public:
   /// Starts with the current mesh.

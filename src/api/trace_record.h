@@ -1,4 +1,4 @@
-// Records what each trace of a function depended on, to explain why it was traced again.
+// Records what each trace of a function depended on, to explain why the function was traced again.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct ChangedNumber {
   std::string path;
   std::string before, now;
 };
-/// The only difference between the last record and an earlier one, if a trace for each of its
-/// values is probably not meant: for a fraction the second value counts, for an integer the third,
-/// as two of them may stand for the modes of a function.
+/// The number that is the only difference between the last record and an earlier one, if a trace
+/// for each of its values is probably not intended: from the second value of a fraction, and the
+/// third of an integer, since two integers may stand for the modes of a function.
 std::optional<ChangedNumber> changed_number(const std::deque<TraceRecord>& records);
 
 /// The differences between the last record and the earlier one that is most similar to it, one per

@@ -1,4 +1,4 @@
-// A program as the compiler of an accelerator takes it.
+// Compiles programs with the compiler of an accelerator.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 namespace tessera::detail {
 
 /// Compiles a partitioned program for the devices of program.engine.backend. Throws UserError for
-/// what they cannot run.
+/// programs that they cannot run.
 std::shared_ptr<const run::Runnable> compile_for_backend(const Program& program);
 
 }  // namespace tessera::detail

@@ -12,7 +12,7 @@
 
 namespace tessera::detail {
 
-/// A call that donated arrays.
+/// A call to which arrays were donated.
 struct DonatingCall {
   std::shared_ptr<const std::vector<std::string>> paths;  // of all arguments' leaves
   Span where;
@@ -22,7 +22,7 @@ struct DonatingCall {
 /// The donated arguments of one call.
 class Donation {
  public:
-  /// For a call that donates nothing.
+  /// For a call without donated arguments.
   Donation() = default;
   /// Throws UserError if an array is donated twice. Does not change any array yet.
   Donation(const Program& program, const Walk& arguments, const Span& where);
@@ -48,7 +48,7 @@ class Donation {
 
   std::shared_ptr<DonatingCall> call_;
   std::vector<Gift> gifts_;
-  run::Tiles kept_;  // tiles with memory of somebody else, which must not be overwritten
+  run::Tiles kept_;  // tiles in memory of other owners, which must not be overwritten
 };
 
 /// Per output: the donated input whose buffers it takes, or -1. Inputs with the same path are

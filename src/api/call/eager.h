@@ -16,7 +16,7 @@ namespace tessera::detail {
 /// Whether ops that this thread calls run at once.
 inline bool runs_at_once() { return trace::depth() == 0; }
 
-/// What a public op computes, besides its operands.
+/// Describes what a public op computes, apart from its operands.
 struct EagerCall {
   const char* name;               // of the function that the user called, for errors
   std::string_view op;            // of the IR, or any other name that no other op has
@@ -24,9 +24,9 @@ struct EagerCall {
 };
 
 /// Computes `body(operands)`. The program is kept for calls of the same op with arrays of the same
-/// placements. Numbers are inputs of it, scalars of the dtype in `dtypes`, so that no number makes
-/// another program necessary; `body` sees arrays only. Throws UserError for numbers that do not fit
-/// the dtype.
+/// placements. Numbers are inputs of the program, scalars of the dtype in `dtypes`, so one program
+/// serves all numbers; `body` sees only arrays. Throws UserError for numbers that do not fit the
+/// dtype.
 Array run_op(const EagerCall& call, std::span<const Operand> operands,
              std::span<const DType> dtypes,
              const std::function<Array(const std::vector<Operand>&)>& body);

@@ -20,12 +20,12 @@ struct Program;
 
 struct EagerProgram {
   std::shared_ptr<Program> program;
-  // What the key has the addresses of.
+  // The objects whose addresses are in the key.
   std::vector<PlacementPtr> placements;
   std::vector<ir::Attributes> attributes;
 };
 
-/// Programs of eager calls. For several threads.
+/// Programs of eager calls. Thread-safe.
 class EagerPrograms {
  public:
   /// nullptr if there is none.
@@ -39,7 +39,7 @@ class EagerPrograms {
   LruCache<EagerProgram> programs_{4096};
 };
 
-/// For several threads.
+/// Thread-safe.
 struct ContextState {
  public:
   ContextState() = default;
@@ -51,11 +51,11 @@ struct ContextState {
     const std::lock_guard<std::mutex> lock(mutex_);
     settings_.*setting = value;
   }
-  /// This process alone, for all devices.
+  /// Makes this process compute alone, for all devices.
   void set_alone();
   /// The processes of the context, if they are not those of the run. Does not change later.
   const run::World* own_world() const { return own_world_ ? &*own_world_ : nullptr; }
-  /// nullopt: the best unit of this machine.
+  /// nullopt selects the best unit of this machine.
   void set_dot_unit(std::optional<DotUnit> unit);
 
   EagerPrograms eager_programs;
@@ -67,7 +67,7 @@ struct ContextState {
   std::optional<run::World> own_world_;
 };
 
-/// That of this thread.
+/// The context of this thread.
 ContextState& current_context();
 
 }  // namespace tessera::detail

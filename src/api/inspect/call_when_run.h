@@ -12,7 +12,7 @@
 namespace tessera::detail {
 
 using Receiver = std::function<void(const std::vector<ops::HostArray>&)>;
-/// Calls `receive` now, or emits an equation that does.
+/// Calls `receive` now, or emits an equation that calls it.
 void call_when_run(Receiver receive, const std::vector<Operand>& operands,
                    const std::source_location& where);
 

@@ -1,4 +1,4 @@
-// Errors for indices out of range, if the context asks for them.
+// Errors for indices out of range, if the context enables them.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 namespace tessera::detail {
 
 struct IndexBound {
-  const char* op;         // that the user called
+  const char* op;         // the op that the user called
   std::int64_t size;      // indices are from 0 to size - 1
   std::string of;         // what they point into: `axis 0 of f32[10,4]`
   const char* otherwise;  // what happens to an index out of range when nothing is checked
 };
-/// Checks the indices now if they are known, else when the program runs, which is being traced.
+/// Checks the indices now if they are known, otherwise when the traced program runs.
 void check_indices(const Array& indices, const IndexBound& bound);
 
-/// While it exists, this thread checks no indices: for ops that drop elements in this way.
+/// While it exists, this thread checks no indices. For ops that use indices out of range to drop
+/// elements.
 class UncheckedIndices {
  public:
   UncheckedIndices();

@@ -12,8 +12,8 @@ namespace tessera::detail {
 
 /// Whether this thread is within the scope of a disable_jit.
 bool is_jit_disabled();
-/// Whether control flow that this thread calls runs op by op: it does not within other functions
-/// that are traced, for example for their derivatives.
+/// Whether control flow that this thread calls runs op by op. It does not inside functions that are
+/// traced for another reason, such as their derivatives.
 bool runs_op_by_op();
 
 /// What a function has returned.

@@ -1,4 +1,4 @@
-// Recordings of what runs, with the programs and steps to which it belongs.
+// Records what runs, with the programs and steps that it belongs to.
 #pragma once
 
 #include <source_location>
@@ -9,9 +9,9 @@ namespace tessera::detail {
 
 /// Throws UserError if a recording has been started.
 void check_not_recording(std::source_location where);
-/// As profile::start_trace, without a folder.
+/// Like profile::start_trace, but without a folder.
 void start_recording(std::source_location where);
-/// Ends it and returns its rows. Throws UserError if none has been started.
+/// Ends the recording and returns its rows. Throws UserError if none has been started.
 profile::Space stop_recording(std::source_location where);
 
 }  // namespace tessera::detail

@@ -1,4 +1,4 @@
-// Tells the user what works, but probably not as it is meant to.
+// Warns the user of what works, but probably not as intended.
 #pragma once
 
 #include <tessera/debug.h>

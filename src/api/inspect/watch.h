@@ -1,5 +1,5 @@
-// The values of arrays that are being traced, for to_string and debuggers. They are computed when
-// somebody asks, from the arrays that the traced function was called with.
+// The values of arrays that are being traced, for to_string and debuggers. They are computed on
+// demand from the arrays that the traced function was called with.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tessera::detail {
 
-/// The value of a traced array. Within vmap it has one more dimension in front for each level on
-/// which it depends, the outermost first.
+/// The value of a traced array. Within vmap, it has one more leading dimension for each vmap level
+/// that it depends on, the outermost level first.
 struct Seen {
   Array value;
   std::vector<bool> varies;  // per level of vmap; missing: false
@@ -27,7 +27,7 @@ struct VmapLevel {
   std::string axis;
 };
 
-/// While it exists, the values of `trace` can be seen as far as those of its inputs are known.
+/// While it exists, the values of `trace` can be seen as far as the values of its inputs are known.
 class Watching {
  public:
   /// `inputs`: one per argument of the traced function; none: they are not known.
@@ -41,7 +41,7 @@ class Watching {
 /// The value of an array that is concrete or traced by this thread; nullopt if it is not known.
 std::optional<Seen> seen(const Array& array);
 std::vector<Look> looks_at(const std::vector<Array>& arrays);
-/// As the argument of a function that vmap calls for each element: row by row along dimension 0.
+/// The array as the argument of a function that vmap calls for each row along dimension 0.
 Look rows_of(Array array);
 /// Position `index` along dimension 0, without that dimension.
 Look slice_of(Array array, std::int64_t index);

@@ -1,5 +1,5 @@
-// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what
-// the plugin for JAX runs.
+// A JAX program as it is: with its own mesh and shardings, called with tiles. This is what the
+// plugin for JAX runs.
 #pragma once
 
 #include <functional>
@@ -30,49 +30,49 @@ struct DeviceBytes {
 /// those of its results, row-major.
 using HostCall = std::function<void(std::span<const std::byte* const> operands,
                                     std::span<std::byte* const> results)>;
-/// The function that a module calls by this number; empty if there is none. `where`: the line that
-/// calls it.
+/// Finds the function that a module calls by this number; empty if there is none. `where`: the line
+/// that calls it.
 using FindHostCall = std::function<HostCall(std::int64_t number, const Span& where)>;
 
 class ModuleProgram {
  public:
-  /// Reads StableHLO bytecode, partitions it over `num_devices` devices and compiles it. Results
-  /// whose sharding the module leaves open get one that splits them evenly over whole axes. Throws
-  /// UserError for what Tessera cannot compute.
+  /// Reads StableHLO bytecode, partitions it over `num_devices` devices and compiles it. If the
+  /// module leaves the sharding of a result open, the result is split evenly over whole axes.
+  /// Throws UserError for what Tessera cannot compute.
   ModuleProgram(std::string_view bytes, std::int64_t num_devices,
                 const FindHostCall& find_host_call);
 
   /// `step` for a module named jit_step.
   const std::string& name() const;
-  /// Per argument. Device ids of their meshes count the partitions of the module.
+  /// The placement per argument. Device ids in its mesh are numbers of partitions of the module.
   const std::vector<PlacementPtr>& arguments() const { return arguments_; }
   const std::vector<PlacementPtr>& results() const { return results_; }
   const std::vector<bool>& donated() const { return donated_; }
-  /// Which dimensions in front hold terms.
+  /// Which leading dimensions hold terms.
   const std::vector<TermDims>& argument_terms() const { return argument_terms_; }
   const std::vector<TermDims>& result_terms() const { return result_terms_; }
-  /// Whether it is complex, with the two parts along a last dimension.
+  /// Whether the argument or result is complex, with the two parts along a last dimension.
   const std::vector<bool>& argument_is_complex() const { return argument_is_complex_; }
   const std::vector<bool>& result_is_complex() const { return result_is_complex_; }
-  /// The kinds of memory that the module states, such as pinned_host; empty texts if it does not.
+  /// The kinds of memory that the module states, such as pinned_host; empty where it states none.
   const std::vector<std::string>& result_memory_kinds() const { return result_memory_kinds_; }
-  /// The partitioned program, and its collectives with what causes them.
+  /// The partitioned program; and its collectives with their causes.
   std::string text() const;
   std::string explain() const;
   /// What one device computes, as text in StableHLO; empty if that cannot be written.
   std::string stablehlo() const;
   /// Bytes of one device.
   DeviceBytes memory() const;
-  /// Of all devices.
+  /// The totals for all devices.
   std::int64_t flops() const;
   std::int64_t bytes() const;
-  /// What a loop computes is counted for one iteration.
+  /// Whether the program has loops, which these totals count for one iteration only.
   bool has_loops() const;
-  /// Whether it calls the host.
+  /// Whether the program calls the host.
   bool calls_host() const;
 
-  /// Computes the tiles of the results. Tiles of donated arguments with no other owner may be
-  /// overwritten. Several threads may call it.
+  /// Computes the tiles of the results. May overwrite tiles of donated arguments that have no other
+  /// owner. Several threads may call it.
   std::vector<run::Tiles> run(std::vector<run::Tiles> arguments) const;
 
  private:

@@ -1,4 +1,4 @@
-// Traces functions of the user that become nested functions of an equation.
+// Traces the user's functions that become nested functions of an equation.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ struct Nested {
   std::vector<Type> results;  // of the result's leaves
   std::vector<std::string> result_paths;
 };
-/// What can be seen of the values while a nested function is traced.
+/// Which values can be seen while a nested function is traced.
 struct Sights {
   std::vector<Look> inputs = {};                        // per leaf of the arguments, if known
   std::optional<VmapLevel> level = {};                  // if vmap calls it
@@ -31,8 +31,8 @@ Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& wher
 
 /// The captured arrays of all functions, each once.
 std::vector<Array> all_captured(const std::vector<const Nested*>& functions);
-/// Gives `nested` inputs for all of `captured`, in this order, in front of input `place`.
-/// `num_leaves`: the number of its inputs without those that it captured.
+/// Gives `nested` inputs for all of `captured`, in this order, before input `place`. `num_leaves`:
+/// the number of its inputs without the captured ones.
 void take_captured(Nested& nested, const std::vector<Array>& captured, std::size_t num_leaves,
                    std::size_t place);
 

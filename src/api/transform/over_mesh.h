@@ -1,4 +1,4 @@
-// Functions of tiles of imported programs.
+// Functions of tiles in imported programs.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace tessera::detail {
 
-/// As shard_map maps a function: see stablehlo::MapTiles. A result that differs along an axis that
-/// its spec does not name is that of the first device.
+/// Maps a function as shard_map does; see stablehlo::MapTiles. If a result differs along an axis
+/// that its spec does not name, the value of the first device is used.
 std::vector<ir::ValueId> map_tiles(ir::Builder& b, const Mesh& mesh, stablehlo::ManualBody body,
                                    const std::vector<ir::ValueId>& operands);
 

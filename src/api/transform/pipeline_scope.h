@@ -13,7 +13,7 @@ namespace tessera::detail {
 
 struct PipelineScope {
   std::int64_t num_groups;
-  std::optional<AutoStages> auto_stages = {};  // instead of marks
+  std::optional<AutoStages> auto_stages = {};  // if set, there are no marks
   // Set by treduce.
   ScheduleTasks tasks = {};
   std::int64_t num_stages = 0;
@@ -43,9 +43,9 @@ class PipelineTracing {
 PipelineScope* current_pipeline();
 
 /// Called with the function that the innermost trace differentiates. If this is the trace of a
-/// microbatch and the user asked for auto_stages, returns the function cut into stages, otherwise
-/// unchanged. `arguments`: its inputs, as values of that trace; the first `num_trained` of them are
-/// differentiated.
+/// microbatch and the user asked for auto_stages, returns the function cut into stages; otherwise,
+/// returns it unchanged. `arguments`: its inputs, as values of that trace. The first `num_trained`
+/// of them are differentiated.
 ir::Function cut_derivative(ir::Function forward, const std::vector<ir::ValueId>& arguments,
                             std::size_t num_trained, const Span& where);
 /// Cuts the function of a microbatch if the user asked for auto_stages and cut_derivative() has not

@@ -8,7 +8,7 @@ import pathlib
 
 import jax
 
-# The versions of JAX that were tested, first and last.
+# The first and the last version of JAX that was tested.
 OLDEST_JAX = (0, 10, 0)
 NEWEST_JAX = (0, 12, 0)
 

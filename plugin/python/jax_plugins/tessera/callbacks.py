@@ -45,14 +45,15 @@ class _Calls(ctypes.Structure):
 
 
 _numbers = itertools.count(1)
-# By number: all functions that programs have been made with, and those of compiled programs, with
-# how many programs hold them. A garbage collection while the lock is held may release programs.
+# By number: _known has all functions that programs were made with; _held has those of compiled
+# programs, with the number of programs that hold them. The lock is reentrant because a garbage
+# collection while it is held may release programs.
 _known = weakref.WeakValueDictionary()
 _held = {}
 _lock = threading.RLock()
 _library = None
 _calls = None
-# JAX's settings that a thread may have for itself: those that users change, the mesh, the trace.
+# JAX's per-thread settings: those that users change, the mesh, the trace.
 _settings = [value for module in (config, core) for value in vars(module).values()
              if isinstance(value, config.config_ext.Config)]
 

@@ -13,7 +13,7 @@ def _ragged_all_to_all(operand, output, starts, sizes, places, received, *, axis
                        axis_index_groups):
     """Each device reads its pieces of what all devices have. Piece i of the n of a device, of
     `sizes[i]` rows, goes to rows `places[i]` of device i * devices / n of the group."""
-    del received  # what the others send
+    del received  # the sizes of what the other devices send
     how = dict(axis_name=axis_name, axis_index_groups=axis_index_groups)
     rows = lax.all_gather(operand, **how)
     starts, sizes, places = (lax.all_to_all(x, split_axis=0, concat_axis=0, tiled=True, **how)

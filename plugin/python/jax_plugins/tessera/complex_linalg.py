@@ -41,7 +41,7 @@ def geqrf(a):
     def step(i, state):
         a, taus = state
         v, tau, beta = _reflection(a[:, i], i)
-        # Columns in front have reflections in them.
+        # Earlier columns already hold reflections.
         a = jnp.where(jnp.arange(cols) > i, _from_left(v, tau.conj(), a), a)
         places = jnp.arange(rows)
         column = jnp.where(places > i, v, jnp.where(places == i, beta, a[:, i]))
@@ -99,7 +99,7 @@ def svd(a):
         a, left, right = state
         v, tau, _ = _reflection(a[:, i], i)
         a, left = _from_left(v, tau.conj(), a), _from_right(left, v, tau)
-        # Behind the last column there is nothing to reflect.
+        # There is nothing to reflect after the last column.
         row = jnp.where(jnp.arange(cols) > i, a[i].conj(), 0)
         v, tau, _ = _reflection(row, jnp.minimum(i + 1, cols - 1))
         tau = jnp.where(i + 1 < cols, tau, 0)

@@ -14,7 +14,7 @@ from jax_plugins.tessera import callbacks, complex_linalg, lowering
 
 
 def _call(ctx, name, operand, results):
-    # A dimension that is not an integer is known when the exported program is called.
+    # A dimension that is not an integer is known only when the exported program is called.
     sizes = [[size if isinstance(size, int) else ir.ShapedType.get_dynamic_size()
               for size in aval.shape] for aval in results]
     types = [ir.RankedTensorType.get(each, mlir.dtype_to_ir_type(aval.dtype))
