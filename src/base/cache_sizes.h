@@ -5,11 +5,11 @@
 
 namespace tessera {
 
-/// In bytes. Kernels cut their work into blocks that fit; results do not depend on it. The defaults
-/// are for machines that do not say.
+/// In bytes. Kernels cut their work into blocks that fit the caches; results do not depend on the
+/// sizes. The defaults are for machines that do not report theirs.
 struct CacheSizes {
-  std::int64_t l1 = 32 << 10;   ///< of data
-  std::int64_t l2 = 512 << 10;  ///< of one core
+  std::int64_t l1 = 32 << 10;   ///< the data cache
+  std::int64_t l2 = 512 << 10;  ///< per core
   bool operator==(const CacheSizes&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// The dot unit of a convolution of bf16.
+// Which dot unit a bf16 convolution uses.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-/// The unit that multiplies if `unit` is that of the program, for a convolution into this many
-/// features per group. With few features, the instructions of the other units leave most of their
-/// work unused, and their operands take long to pack: portable is faster, which reads windows in
-/// place.
+/// The unit that multiplies in a convolution with this many output features per group, in a program
+/// whose unit is `unit`. With few features, the instructions of the other units do mostly unused
+/// work, and packing their operands takes long. The portable unit reads windows in place and is
+/// faster then.
 constexpr DotUnit unit_of_convolution(DotUnit unit, std::int64_t features) {
   constexpr std::int64_t kFewestOfPairs = 16, kFewestOfBlocks = 32;
   const std::int64_t fewest = unit == DotUnit::amx_bf16      ? kFewestOfBlocks

@@ -13,7 +13,7 @@ namespace tessera {
 /// term after term, but replaces subnormal factors and sums by zeros of the same sign. amx_bf16:
 /// tdpbf16ps, which treats subnormals in the same way, and adds the terms of a grain in blocks of
 /// 32: in a block, the terms at even positions are one sum and those at odd positions another; both
-/// start at +0.0. Their sum is added to that of the blocks before.
+/// start at +0.0. The sum of the two is added to that of the earlier blocks.
 enum class DotUnit : std::uint8_t { portable, avx512_bf16, amx_bf16 };
 /// The slowest first, on most processors.
 inline constexpr DotUnit kDotUnits[] = {DotUnit::portable, DotUnit::avx512_bf16, DotUnit::amx_bf16};
@@ -43,12 +43,12 @@ inline float add_product(DotUnit unit, float sum, float x, float y) {
   return std::abs(exact) < kLeastRoundedUp ? std::copysign(0.0F, rounded) : rounded;
 }
 
-/// The terms of a block of amx_bf16.
+/// The number of terms in a block of amx_bf16.
 inline constexpr int kBlockTerms = 32;
 
-/// A convolution takes the channels of a grain in groups, the last of which may be smaller. A group
-/// goes through the window, and takes its channels at each place: they are adjacent in memory, as
-/// the terms of an instruction should be.
+/// A convolution takes the channels of a grain in groups, the last of which may be smaller. Each
+/// group goes through the whole window and takes its channels at each place. These are adjacent in
+/// memory, as the terms of one instruction should be.
 struct ChannelGroups {
   std::int64_t size = 1;
   bool last_first = false;  ///< the last channel of a group is its first term
@@ -87,7 +87,7 @@ class DotSum {
  private:
   DotUnit unit_;
   float sum_ = 0;
-  float even_ = 0, odd_ = 0;  // of the block that is not full yet
+  float even_ = 0, odd_ = 0;  // of the block that is being filled
   int terms_ = 0;             // in that block
 };
 

@@ -9,7 +9,7 @@ namespace tessera {
 /// Keeps what random::bernoulli(key, 1 - rate) keeps: elements whose bits, as a number in [0, 1),
 /// are below the probability of being kept. These are multiplied by `scale`.
 struct DropRule {
-  std::uint32_t below;  // the upper 23 bits of what is kept
+  std::uint32_t below;  // keeps elements whose upper 23 bits are below this
   double scale;
 
   /// 0 <= rate < 1

@@ -6,8 +6,8 @@ namespace tessera {
 
 namespace {
 
-/// Texts of files may have anything in them: what a terminal would not show, or would obey, is
-/// written as \x00.
+/// Text from files may contain anything. Characters that a terminal would not show, or would
+/// interpret as commands, are written as \x00.
 std::string visible(const std::string& text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string result;
@@ -68,7 +68,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
   std::size_t least = 3;
   for (const std::string& name : names) {
     const std::size_t d = distance(word, name);
-    // Half of the letters of a short name may be those of any other name.
+    // Any two short names may share half of their letters.
     if (d < least && 2 * d <= word.size()) {
       least = d;
       best = name;

@@ -55,7 +55,7 @@ TEST(LeafStart, LeavesCoverTheDimensionInOrder) {
   }
 }
 
-/// Writes down how it was added.
+/// Records in which order it was added.
 struct Term {
   std::string text = "0";
   friend Term operator+(const Term& a, const Term& b) {

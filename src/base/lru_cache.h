@@ -44,7 +44,7 @@ class LruCache {
   using Items = std::list<std::pair<std::string, Value>>;
 
   std::size_t max_size_;
-  Items items_;  // what was looked up last comes first
+  Items items_;  // the item looked up last comes first
   std::unordered_map<std::string_view, typename Items::iterator> index_;  // keys point into items_
 };
 

@@ -20,12 +20,12 @@ TEST(LruCache, RemovesWhatWasNotLookedUpForTheLongestTime) {
   EXPECT_EQ(cache.size(), 2U);
 }
 
-/// Compared with a list that is searched from its end.
+/// Compares the cache with a list that is searched from its end.
 TEST(LruCache, HoldsTheSameAsAList) {
   constexpr std::size_t kMost = 5;
   std::minstd_rand random(3);
   LruCache<unsigned> cache(kMost);
-  std::vector<std::pair<std::string, unsigned>> list;  // what was looked up last is at the end
+  std::vector<std::pair<std::string, unsigned>> list;  // the item looked up last is at the end
   for (unsigned i = 0; i < 10'000; ++i) {
     const std::string key =
         "a key that is long enough to be on the heap " + std::to_string(random() % 9);

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-/// The float next to x whose last bit is 1, or x if that is a float. It lies on the same side of
-/// every narrower number, and of every midpoint between two, as x does.
+/// x itself if it is a float, otherwise the adjacent float whose last bit is 1. The result lies on
+/// the same side as x of every narrower number and of every midpoint between two narrower numbers.
 constexpr float odd_float(double x) {
   auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
   const auto near = static_cast<double>(std::bit_cast<float>(bits));

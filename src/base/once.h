@@ -1,4 +1,4 @@
-// Doing something once.
+// A replacement for std::call_once.
 #pragma once
 
 #include <atomic>
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-/// Calls a function once: one that throws is called again the next time. With std::call_once
-/// exceptions pass frames of the C library, which ends the program where it has no memory for that.
+/// Calls a function once; if it throws, the next call tries again. With std::call_once, exceptions
+/// would pass through frames of the C library, which ends the program if it has no memory for that.
 class Once {
  public:
   template <typename F>

@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace {
 
-// strtod also takes hexadecimal digits, so that a number ends before an x.
+// strtod would also read hexadecimal numbers, so a number ends before an x.
 bool may_be_in_number(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ? c != 'x' && c != 'X'
                                                           : c == '.' || c == '+' || c == '-';

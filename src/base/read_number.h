@@ -6,17 +6,17 @@
 
 namespace tessera {
 
-/// As std::from_chars.
+/// Like std::from_chars.
 template <std::integral Number>
 std::from_chars_result read_number(const char* begin, const char* end, Number& value) {
   return std::from_chars(begin, end, value);
 }
-/// As std::from_chars, which libc++ has for floating point numbers from version 20 on.
+/// Like std::from_chars, which libc++ has for floating-point numbers only from version 20 on.
 std::from_chars_result read_number(const char* begin, const char* end, double& value);
 
 namespace detail {
 
-/// What takes the place of std::from_chars where that is missing.
+/// The replacement for std::from_chars where that is missing.
 std::from_chars_result read_with_strtod(const char* begin, const char* end, double& value);
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// Numbers that are read with strtod beside std::from_chars.
+// Compares numbers read with strtod with those read by std::from_chars.
 #include "base/read_number.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Builds with a sanitizer take ten times as long to run.
+// Whether this build has a sanitizer, which makes it take ten times as long to run.
 #pragma once
 
 namespace tessera {
@@ -10,7 +10,7 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 
-/// How many random cases a test tries that tries `count` of them in other builds.
+/// The number of random cases for a test that tries `count` of them in other builds.
 constexpr int num_cases(int count) { return kIsSanitized ? (count + 4) / 5 : count; }
 
 }  // namespace tessera

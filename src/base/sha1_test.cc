@@ -25,7 +25,8 @@ TEST(Sha1, EqualsTheExamplesOfTheStandard) {
   EXPECT_EQ(hex(std::string(1000000, 'a')), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
 }
 
-// Where the padding just fits a block, and where it needs one more; digests from Python's hashlib.
+// Lengths whose padding just fits into a block, and lengths that need one more block. The digests
+// are from Python's hashlib.
 TEST(Sha1, PadsAtBlockBorders) {
   EXPECT_EQ(hex(std::string(55, 'x')), "cef734ba81a024479e09eb5a75b6ddae62e6abf1");
   EXPECT_EQ(hex(std::string(56, 'x')), "901305367c259952f4e7af8323f480d59f81335b");

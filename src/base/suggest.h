@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-/// `cure`, after the question whether the most similar of the known names was meant. Names that
-/// differ in numbers only, such as Dense_0 and Dense_1, are not taken for each other.
+/// `cure`, after a question that asks whether the most similar known name was meant. Names that
+/// differ only in numbers, such as Dense_0 and Dense_1, are not suggested for each other.
 inline std::string with_suggestion(std::string_view word, const std::vector<std::string>& names,
                                    const std::string& cure) {
   const auto without_numbers = [](std::string_view name) {

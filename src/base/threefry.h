@@ -24,8 +24,8 @@ inline constexpr std::uint32_t kThreefryParity = 0x1BD11BDA;
 inline constexpr std::array<std::array<int, 4>, 2> kThreefryRotations = {
     {{13, 15, 26, 6}, {17, 29, 16, 24}}};
 
-/// What is added to a counter between its rounds: the words of the key, and their sum with
-/// kThreefryParity.
+/// The words that are added to a counter between rounds: the words of the key, and their exclusive
+/// or with kThreefryParity.
 constexpr std::array<std::uint32_t, 3> threefry_schedule(KeyData key) {
   return {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};
 }

@@ -33,8 +33,9 @@ Batched batch(const ir::Function& function, const std::vector<bool>& is_batched_
 using TileSpec = std::vector<std::vector<std::string>>;
 bool names_axis(const TileSpec& spec, const std::string& axis);
 
-/// The function of all devices. It has one more leading dimension for every axis that an input's
-/// spec names, or along which an output varies, in the order of the axes.
+/// The function over all devices. An input has one more leading dimension for every axis that its
+/// spec names, and an output has one for every axis along which it varies, in the order of the
+/// axes.
 struct OverDevices {
   ir::Function function;
   std::vector<std::vector<bool>> varies;  // per output and axis: whether it has that dimension

@@ -24,7 +24,7 @@ FunctionPtr shared(Function function) {
 
 Marks all(std::size_t count) { return Marks(count, true); }
 
-/// The operands, with those that are marked batched.
+/// The operands, where those that are marked get the batch dimension.
 std::vector<ValueId> operands_as(BatchContext& c, const Marks& is_batched) {
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < c.operands.size(); ++i) {

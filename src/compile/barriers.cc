@@ -34,7 +34,7 @@ std::vector<int> last_phases(const Phased& phased) {
   return last;
 }
 
-/// A barrier on these values, whose results replace them from now on.
+/// A barrier on these values; its results replace them from now on.
 void add_barrier(Function& function, const std::vector<ValueId>& held,
                  std::vector<ValueId>& stands_for) {
   if (held.empty()) return;
@@ -60,7 +60,7 @@ bool is_in_region(const Equation& equation) {
          pattern == Pattern::view;
 }
 
-/// Drops equations of regions whose results nobody reads: a barrier may have been their only
+/// Drops equations of regions whose results are not read: a barrier may have been their only
 /// reader, and a region needs a result. Others stay, so that planned collectives are executed.
 void drop_unread(Phased& program) {
   std::vector<bool> is_read(program.function.values.size(), false);
@@ -122,7 +122,7 @@ Function with_barriers(Phased phased) {
   std::vector<Equation> equations = std::move(result.equations);
   result.equations.clear();
   std::vector<ValueId> stands_for = identity(result);
-  std::vector<ValueId> made;  // and maybe read in a later phase
+  std::vector<ValueId> made;  // and may be read in a later phase
   int phase = phased.phases.empty() ? 0 : phased.phases.front();
   for (std::size_t i = 0; i < equations.size(); ++i) {
     if (phased.phases[i] != phase) {

@@ -1,4 +1,4 @@
-// The nested functions of a compilation: equal ones share an executable.
+// The nested functions of a compilation. Equal functions share an executable.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace tessera::compile {
 
 class BodyPool {
  public:
-  /// The executable for a function that is equal, except for its name, and has equal aliases;
-  /// compiled if there is none yet. `options.bodies` is this pool.
+  /// The executable of a function that is equal except for its name and has equal aliases; compiled
+  /// if there is none yet. `options.bodies` is this pool.
   std::shared_ptr<const run::Executable> get(const ir::Function& body,
                                              const CompileOptions& options);
   std::int64_t size() const { return static_cast<std::int64_t>(compiled_.size()); }

@@ -76,8 +76,8 @@ run::Executable compile_phased(Phased phased, const CompileOptions& options) {
   return executable;
 }
 
-/// The transport to the processes that share a copy of what lies on the mesh; nullptr if these are
-/// all processes.
+/// The transport between the processes that together hold one copy of the values on the mesh;
+/// nullptr if these are all processes.
 std::shared_ptr<run::Transport> own_group(const Mesh& mesh, const run::World& world) {
   const int count = world.processes_of(mesh);
   if (world.transport == nullptr || mesh.axes().empty() || count == world.size()) return nullptr;
@@ -154,7 +154,7 @@ std::vector<DotUnit> dot_units() {
   return units;
 }
 
-// Without a list: every call asks.
+// Does not build the list of units, because every call asks for the best one.
 DotUnit best_dot_unit() {
   return *std::find_if(std::rbegin(kDotUnits), std::rend(kDotUnits), [](DotUnit unit) {
     return kernels::has_dot_unit(unit) && !kernels::is_slow_dot_unit(unit);

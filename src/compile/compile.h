@@ -19,11 +19,11 @@ struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it reuses, or -1
   /// With a transport, inputs and outputs have the tiles of the devices of this process. In a
-  /// function of several groups (ops/control/mpmd.h), inputs that the group does not read and
+  /// function of several groups (ops/control/mpmd.h), inputs that this group does not read and
   /// outputs that it does not make have no tiles.
   run::Target target = {};
-  DotUnit dot_unit = DotUnit::portable;  // one that this machine has
-  BodyPool* bodies = nullptr;            // for nested functions: those of the enclosing compilation
+  DotUnit dot_unit = DotUnit::portable;  // must be one that this machine has
+  BodyPool* bodies = nullptr;            // for nested functions: that of the outer compilation
 };
 
 /// The passes that run before a partitioned function is compiled, in order.
@@ -36,9 +36,9 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
 
 /// The instruction set that the host kernels use.
 std::string_view instruction_set();
-/// The units of this machine for products of bf16, the slowest first.
+/// The dot units of this machine, the slowest first.
 std::vector<DotUnit> dot_units();
-/// The last of them, which is the best one.
+/// The last and best of them.
 DotUnit best_dot_unit();
 
 }  // namespace tessera::compile

@@ -18,13 +18,13 @@ class MinCut {
 
   /// Finds the cut. Call it once.
   void solve();
-  /// Whether the node is on the side of the sink, in the cheapest cut with the fewest such nodes.
+  /// Whether the node is on the side of the sink, in the cheapest cut with the fewest nodes there.
   bool is_on_sink_side(std::size_t node) const { return reaches_sink_[node]; }
 
  private:
   struct Edge {
     std::size_t to;
-    std::int64_t left;  // unused capacity; the neighbouring edge is the reverse one
+    std::int64_t left;  // unused capacity; the other edge of the pair is its reverse
   };
 
   bool find_levels();

@@ -32,7 +32,7 @@ Lives lives_of(const Function& function, const host::Fusion& fusion) {
       }
     }
   }
-  // These have memory of the caller.
+  // The caller holds their memory.
   for (const auto* ports : {&function.inputs, &function.outputs}) {
     for (const ValueId id : *ports) lives.begin[id] = kNever;
   }
@@ -42,7 +42,7 @@ Lives lives_of(const Function& function, const host::Fusion& fusion) {
 /// Bytes per node.
 struct Held {
   std::vector<std::int64_t> during;  // operands and results included
-  std::vector<std::int64_t> behind;  // made by then and read later
+  std::vector<std::int64_t> behind;  // values made by then and read later
 };
 
 Held held_by(const Function& function, const host::Fusion& fusion) {

@@ -9,10 +9,10 @@
 
 namespace tessera::compile {
 
-/// A local maximum of the bytes held, by a significant part of the peak.
+/// A local maximum of the bytes held that stands out by a significant part of the peak.
 struct Hump {
   std::size_t place = 0;    // equations before it
-  std::int64_t across = 0;  // bytes that are made before it and read after it
+  std::int64_t across = 0;  // bytes of values that are made before it and read after it
 };
 
 /// Counts all tiles of values that are stored and are neither inputs nor outputs.
@@ -23,7 +23,7 @@ struct Pressure {
 };
 Pressure pressure_of(const Phased& program);
 
-/// The bytes of all distinct tiles of a value, without the overlap of tiles. `atoms` are those of
+/// The bytes of all distinct tiles of a value, not counting overlaps of tiles. `atoms` are those of
 /// the mesh.
 std::int64_t bytes_of(const ir::Function& function, const std::vector<Atom>& atoms,
                       ir::ValueId value);

@@ -20,16 +20,15 @@ using ir::ValueId;
 using ops::Pattern;
 
 constexpr int kMostRounds = 8;
-/// The number of flops that is worth a byte of the peak. Elementwise work runs at the speed of
-/// memory.
+/// The number of flops that are worth one byte of the peak. Elementwise work runs at memory speed.
 constexpr double kDotFlopsPerByte = 64;
 constexpr double kTileFlopsPerByte = 16;
-/// The factor by which prices rise as long as too much would be computed again.
+/// The largest factor by which prices rise while too much would be computed again.
 constexpr double kMostScale = 64;
 /// A contraction with more terms than this is not computed twice.
 constexpr std::int64_t kMostTerms = 128;
-/// If the late uses of a value are farther apart than this, and the first of them comes sooner than
-/// that, the value would be held nearly as long as if it had been kept.
+/// If the late uses of a value are farther apart than this, and the first of them comes within this
+/// distance, the value would be held nearly as long as if it had been kept.
 constexpr std::size_t kNear = 64;
 
 double flops_of(const Function& f, const Equation& equation) {
@@ -168,11 +167,11 @@ class Cut {
   std::vector<std::size_t> definition_;
   std::vector<std::optional<double>> prices_;  // per equation before the place
   std::vector<Needs> needs_;                   // per value
-  std::vector<bool> is_read_late_;             // per value: by an equation behind the place
+  std::vector<bool> is_read_late_;             // per value: by an equation after the place
   std::vector<bool> is_output_;
-  std::vector<std::size_t> nodes_;  // per value: its node and, next, that of its memory
-  std::vector<bool> is_again_;      // per value: computed again behind the place
-  std::vector<ValueId> again_;      // per value: what stands for it there
+  std::vector<std::size_t> nodes_;  // per value: its node; the next one is that of its memory
+  std::vector<bool> is_again_;      // per value: computed again after the place
+  std::vector<ValueId> again_;      // per value: the value that replaces it there
   double work_ = 0;
   std::int64_t held_ = 0;
 };
@@ -264,7 +263,7 @@ void Cut::choose(double scale) {
   }
 }
 
-/// What replaces a value after the point; computed by equations of `phase` if necessary.
+/// The value that replaces a value after the point; equations of `phase` compute it if necessary.
 ValueId Cut::late(ValueId id, int phase) {
   if (!is_before(id) || !is_again_[id]) return id;
   if (again_[id] != ir::kNoValue) return again_[id];
@@ -280,7 +279,7 @@ ValueId Cut::late(ValueId id, int phase) {
   return again_[id];
 }
 
-/// Values are computed again where they are needed first.
+/// Values are computed again where they are first needed.
 void Cut::rewrite() {
   again_.assign(f_.values.size(), ir::kNoValue);
   const auto begin = static_cast<std::ptrdiff_t>(place_);
@@ -307,7 +306,7 @@ double work_of(const Function& f) {
   return work;
 }
 
-/// No peak is higher.
+/// An upper bound of every peak.
 std::int64_t bytes_of_all(const Function& f) {
   const std::vector<Atom> atoms = atoms_of(f.mesh);
   std::int64_t bytes = 0;

@@ -14,8 +14,8 @@ struct RecomputeOptions {
   double least_gain = 1.0 / 32;
 };
 
-/// A function with the same results and a lower peak, with barriers between what is computed first
-/// and what is computed again; unchanged if nothing is gained. Every value has a sharding.
+/// A function with the same results and a lower peak, with barriers between the original
+/// computations and the repeated ones; unchanged if nothing is gained. Every value has a sharding.
 ir::Function recompute(ir::Function function, const RecomputeOptions& options = {});
 
 }  // namespace tessera::compile

@@ -1,4 +1,4 @@
-// What is computed again instead of being held: cuts, barriers as phases, and lower peaks.
+// Values that are computed again instead of being held: cuts, barriers as phases, and lower peaks.
 #include "compile/recompute.h"
 
 #include <algorithm>
@@ -176,7 +176,7 @@ class Writer {
   std::string text_;
 };
 
-/// `layers` times x = exp(x w) * x w, and the derivative by w of each.
+/// `layers` times x = exp(x w) * x w, and the derivative of each with respect to w.
 Function layers_and_derivative(int layers) {
   Writer w(2);
   std::vector<std::string> x = {"%0"};
@@ -196,8 +196,8 @@ Function layers_and_derivative(int layers) {
   return w.finish(gradients);
 }
 
-/// `layers` times x = x + (exp(x w) * x w w < x_0), a term of a byte per element, and how the
-/// derivative by w reads all that.
+/// `layers` times x = x + (exp(x w) * x w w < x_0), a term of one byte per element, and equations
+/// that read all that as the derivative with respect to w would.
 Function sums_and_derivative(int layers) {
   Writer w(2);
   std::vector<std::string> x = {"%0"};
@@ -227,10 +227,10 @@ TEST(Recompute, HoldsOneValueOfEachLayer) {
   const std::int64_t array = 64 * 64 * 4;
   const Function f = layers_and_derivative(12);
   const Function again = recompute(f, kSmall);
-  // x and its product with w, exp or slope of each layer before; the products alone now.
+  // Before: x and its product with w, exp or slope, of each layer. Now: only the products.
   EXPECT_GE(planned_bytes(f), 22 * array);
   EXPECT_LE(planned_bytes(again), 15 * array);
-  EXPECT_EQ(recompute(f), f);  // there is little to win
+  EXPECT_EQ(recompute(f), f);  // there is little to gain
 }
 
 TEST(Recompute, GrowsWithTheProgramOnlyAsFarAsItMust) {

@@ -177,7 +177,8 @@ bool Sinking::stays_needed(std::size_t index) const {
   return !is_read_by_moved_only(result) && !is_output_[result];
 }
 
-/// The largest set of equations that only read what is known in the body, and are only read there.
+/// Finds the largest set of equations that only read values known in the body, and that are only
+/// read there.
 void Sinking::choose_candidates() {
   for (std::size_t i = loop_ + 1; i < f_.equations.size(); ++i) {
     const Equation& equation = f_.equations[i];
@@ -201,7 +202,8 @@ bool Sinking::spares_a_result() const {
   });
 }
 
-/// Whether an input that the loop would now read last has to give its memory to a result.
+/// Whether every input that moved equations read can still give its memory to a result: nothing
+/// else reads it after the loop.
 bool Sinking::keeps_inputs_free() const {
   for (const ValueId input : f_.inputs) {
     if (!is_read_by_moved(input)) continue;

@@ -7,8 +7,8 @@
 
 namespace tessera::compile {
 
-/// Per output, the value whose bytes it has: without reshapes of whole values. If that is an input
-/// whose memory the output shares, nothing is computed. `function` has no barriers.
+/// Per output, the value whose bytes it has, looking through reshapes of whole values. If that is
+/// an input whose memory the output shares, nothing is computed. `function` has no barriers.
 std::vector<ir::ValueId> stored_outputs(const ir::Function& function);
 
 }  // namespace tessera::compile

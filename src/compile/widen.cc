@@ -18,8 +18,8 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-/// The dtype in which kernels compute what is stored as `dtype`. Integers of 32 bits wrap to what
-/// narrower ones would give.
+/// The dtype in which kernels compute values stored as `dtype`. When 32-bit integers are narrowed,
+/// they wrap to what narrower arithmetic would give.
 DType wide_dtype(DType dtype) {
   if (is_half(dtype)) return DType::f32;
   if (!is_integer(dtype) || size_bytes(dtype) >= 4) return dtype;
@@ -44,7 +44,7 @@ class Widening {
 
  private:
   /// Whether the kernel of the equation has to get the value in a wider dtype. The portable unit
-  /// multiplies and adds bf16 as f32 does.
+  /// multiplies and adds bf16 just as f32.
   bool is_narrow(const Equation& equation, ValueId id) const {
     const DType dtype = result_.type(id).dtype;
     if (wide_dtype(dtype) == dtype) return false;
@@ -57,8 +57,8 @@ class Widening {
     return unit_of_convolution(unit_, features) == DotUnit::portable;
   }
 
-  /// Whether the kernel of a reduction takes halves. It does for extremes; those of rows are
-  /// widened nevertheless, as f32 joins the elementwise work around them.
+  /// Whether the kernel of a reduction takes f16 and bf16. It does for extremes. Extremes of rows
+  /// are widened nevertheless, because an f32 reduction joins the elementwise work around it.
   bool has_halves(const Equation& equation) const {
     if (!ops::is(equation, ops::reduce_max_op) && !ops::is(equation, ops::reduce_min_op)) {
       return false;
@@ -161,7 +161,7 @@ class Widening {
   Function result_;
   DotUnit unit_;
   std::map<ValueId, ValueId> wide_;
-  std::map<ValueId, Equation> views_;  // by their results
+  std::map<ValueId, Equation> views_;  // by result
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace tessera::differentiate {
 
 namespace {
 
-/// Nothing passes, so that what has no derivative may read it.
+/// Nothing passes stop_gradient, so ops without a derivative may read its result.
 bool is_stopped(const ir::Equation& equation, std::size_t /*n*/,
                 const std::vector<ir::Bits>& /*values*/, std::vector<ir::Bits>& /*results*/) {
   return *equation.op->name == "stop_gradient";

@@ -118,7 +118,7 @@ class Cutter {
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
       if (!in_backward_[i]) continue;
       Equation equation = function_.equations[i];
-      // What is computed again has its effects in the forward half.
+      // The forward half already has the effects of an equation that is computed again.
       if (!is_backward(equation)) equation = ir::without_effects(std::move(equation));
       for (ValueId& id : equation.operands) id = renamed[id];
       for (ValueId& id : equation.results) id = define(id);

@@ -11,14 +11,14 @@ namespace tessera::differentiate {
 
 using ops::LateProduct;
 
-/// What is added up to a gradient, in the order of the sum.
+/// The terms whose sum is a gradient, in the order of the sum.
 struct Terms {
   std::vector<ValueId> in_rounds;       // added in each round
   std::vector<LateProduct> after_loop;  // computed after the loop
 };
 
 /// Splits the sum of cotangents `gradient` of the body. `is_saved`: whether an operand of a product
-/// is at hand for all rounds anyway.
+/// is kept for all rounds anyway.
 Terms terms_of(const Function& body, ValueId gradient,
                const std::function<bool(ValueId)>& is_saved);
 

@@ -1,4 +1,5 @@
-// The derivative of scan: a scan in the other direction over what the forward one saves.
+// The derivative of scan: a scan in the other direction over the values that the forward scan
+// saves.
 #include <algorithm>
 #include <map>
 
@@ -101,21 +102,22 @@ class ScanVjp {
     }
   }
 
-  /// The gradient of a constant: the sum over the rounds of `num_terms` terms, and products.
+  /// The gradient of a constant: the sum of `num_terms` terms per round, and of products after the
+  /// loop.
   struct ConstGradient {
     std::size_t input;
     std::size_t num_terms;
     std::vector<LateProduct> products;
   };
-  /// What is computed after the loop, of values of the backward half.
+  /// What is computed after the loop, from values of the backward half.
   struct Late {
     std::vector<ConstGradient> gradients;
-    std::vector<ValueId> stacked;          // what each round gives for products
-    std::map<ValueId, ValueId> of_rounds;  // an operand of a product in all rounds
+    std::vector<ValueId> stacked;          // what each round returns for the products
+    std::map<ValueId, ValueId> of_rounds;  // an operand of a product -> its value in all rounds
   };
 
-  /// Makes the backward half return the terms that each round adds to gradients of constants, then
-  /// the other gradients, then what products after the loop read.
+  /// Makes the backward half return first the terms that each round adds to gradients of constants,
+  /// then the other gradients, then the operands of the products after the loop.
   Late take_late_products(Function& backward) const {
     Late late;
     for (std::size_t i = 0; i < residuals_.size(); ++i) {
@@ -153,7 +155,8 @@ class ScanVjp {
     return late;
   }
 
-  /// The outputs of a round: `sums` with their terms, and all else that the backward half gives.
+  /// The outputs of a round: `sums` with the terms added, then the other outputs of the backward
+  /// half.
   static std::vector<ValueId> added_up(Builder& b, const Late& late, std::vector<ValueId> sums,
                                        const std::vector<ValueId>& given) {
     std::size_t sum = 0, next = 0;
@@ -167,7 +170,7 @@ class ScanVjp {
     return sums;
   }
 
-  /// `results`: sums of gradients, other gradients, what products read.
+  /// `results`: sums of gradients, then other gradients, then operands of products.
   ops::Cotangents cotangents_of(Late late, const std::vector<ValueId>& results) {
     ops::Cotangents cotangents(c_.equation.operands.size(), kNoValue);
     std::size_t next = 0;

@@ -10,7 +10,7 @@ namespace tessera::forecast {
 
 namespace {
 
-/// The number of messages one after the other in which n devices gather or reduce.
+/// The number of consecutive messages with which n devices gather or reduce.
 double rounds(double n) {
   const bool halves = std::exp2(std::round(std::log2(n))) == n;
   return halves ? std::log2(n) : n - 1;
@@ -24,7 +24,7 @@ void add_new(AtomList& list, AtomId atom) {
   if (!contains(list, atom)) list.push_back(atom);
 }
 
-/// The atoms that only one of the two lists has behind their common beginning.
+/// The atoms that only one of the two lists has after their common prefix.
 void add_changed(const AtomList& a, const AtomList& b, AtomList& changed) {
   const auto [rest_a, rest_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   for (auto atom = rest_a; atom != a.end(); ++atom) add_new(changed, *atom);
@@ -118,7 +118,7 @@ Exchange exchange(std::string_view kind, double wire_bytes, const Reach& reach,
   const auto n = static_cast<double>(reach.size);
   const auto m = static_cast<double>(reach.within);
   if (n <= 1) return {};
-  double share = 1;  // of the bytes that come from other nodes
+  double share = 1;  // the share of the bytes that comes from other nodes
   double messages_within = 0;
   double messages_between = 1;
   double sharers = static_cast<double>(reach.sharers);

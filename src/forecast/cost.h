@@ -1,9 +1,9 @@
 // How long a collective takes, by the alpha-beta model: a message of n bytes takes
 // latency + n / bandwidth.
 //
-// Devices of a node first exchange data among themselves and then with those of other nodes, which
-// is what recursive halving does if adjacent ranks come first: what crosses between nodes has been
-// reduced within them, or has not been multiplied yet.
+// Devices of a node first exchange data among themselves and then with devices of other nodes, as
+// recursive halving does if adjacent ranks come first. Data that crosses between nodes has already
+// been reduced within them, or has not been multiplied yet.
 //
 //   reduce_scatter   log2(n) messages by recursive halving if n is a power of two, n - 1 around a
 //   all_gather       ring if not; each device receives (n-1)/n of the whole array
@@ -29,7 +29,7 @@ struct Exchange {
 
 /// The devices that exchange data with one device.
 struct Reach {
-  std::int64_t size = 1;     // with the device itself
+  std::int64_t size = 1;     // including the device itself
   std::int64_t within = 1;   // of these, in one node: the fewest of all nodes
   std::int64_t sharers = 1;  // devices of a node that exchange data at the same time
 };

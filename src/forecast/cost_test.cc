@@ -1,4 +1,4 @@
-// The times of collectives against closed forms and against message-by-message algorithms.
+// Compares the times of collectives with closed forms and with message-by-message algorithms.
 #include "forecast/cost.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ const Cluster kCluster{.nodes = 64,
                        .node_bandwidth = 3e10,
                        .node_latency = 1e-6};
 
-/// Of an array of `bytes` over n devices.
+/// For an array of `bytes` over n devices.
 double wire_bytes(double bytes, double n) { return bytes * (n - 1) / n; }
 
 TEST(ExchangeTime, IsThatOfARing) {

@@ -4,8 +4,8 @@
 //
 // A device computes one item at a time, takes part in one collective at a time, and sends or
 // receives one transfer at a time; each of the three has an order of its own, which does not depend
-// on speeds. So more speed never makes a step longer. An item starts when what it reads is there
-// and the device is free for it. All devices of a group do the same at the same time.
+// on speeds. So more speed never makes a step longer. An item starts when its inputs are there and
+// the device is free for it. All devices of a group do the same thing at the same time.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ namespace tessera::forecast {
 /// In which order a device computes.
 enum class Order : std::uint8_t {
   program,  // as compiled
-  patient,  // what reads the result of a collective comes after all that does not
+  patient,  // items that read the result of a collective come after all items that do not
 };
 
-/// The times of one step. `groups`: the program of one device of each. With more than one group the
-/// order is that of the program, since the schedule decides it.
+/// The times of one step. `groups`: per group, the program of one device. With more than one group,
+/// the order is that of the program, since the schedule decides it.
 StepPlan plan_of(const std::vector<Program>& groups, bool overlaps, Order order);
-/// The faster one of both orders.
+/// The faster of the two orders.
 StepPlan plan_of(const std::vector<Program>& groups, bool overlaps);
 
 /// One executable per group, each compiled for its device with the largest tiles.

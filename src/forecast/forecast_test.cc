@@ -1,5 +1,5 @@
-// The simulation of a step against closed forms, the simulator of schedules, and a simulation that
-// is written a second time.
+// Compares the simulation of a step with closed forms, with the simulator of schedules, and with a
+// second, independent simulation.
 #include "forecast/forecast.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST(Forecast, AnIterationBeginsWhenTheOneBeforeHasEnded) {
 TEST(Forecast, WhatFollowsALoopHidesItsLastCollective) {
   const Program body = program({compute(2), collective(3, {0})});
   const Program step = program({loop(body, 2), compute(2), compute(1, {0})});
-  // The loop ends at 10; the first computation behind it runs from 7 to 9.
+  // The loop ends at 10; the first computation after it runs from 7 to 9.
   EXPECT_DOUBLE_EQ(plan_of({step}, true).seconds, 11);
 }
 
@@ -122,7 +122,7 @@ class RankPrograms {
       bool is_start;
       std::size_t rank;
       Task task;
-      FusedTask waits_for;  // at its start, for what all of these read
+      FusedTask waits_for;  // at its start, it waits for the inputs of all of these
     };
     std::vector<Event> events;
     const Simulation run = simulate(tasks, costs);
@@ -138,7 +138,7 @@ class RankPrograms {
         }
       }
     }
-    // What ends is sent before the next task starts.
+    // The result of a task that ends is sent before the next task starts.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return a.time != b.time ? a.time < b.time : a.is_start < b.is_start;
     });

@@ -49,7 +49,7 @@ class Patience {
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// A collective may begin when what it reads is there or comes from a collective that has begun.
+  /// A collective may begin when its inputs are there, or come from a collective that has begun.
   void begin_collectives() {
     while (next_collective_ < collectives_.size()) {
       const std::uint32_t next = collectives_[next_collective_];
@@ -89,7 +89,7 @@ class Patience {
   }
 
   const std::vector<Item>& items_;
-  std::vector<std::size_t> missing_;  // per item: how many of those that it reads have not ended
+  std::vector<std::size_t> missing_;  // per item: how many of its inputs have not ended
   std::vector<std::vector<std::uint32_t>> readers_;
   std::vector<std::uint32_t> collectives_;
   std::size_t next_collective_ = 0;

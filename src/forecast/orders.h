@@ -14,8 +14,8 @@ namespace tessera::forecast {
 enum class Lane : std::uint8_t { compute, collective, transfer };
 inline constexpr std::size_t kNumLanes = 3;
 
-/// Per lane, the numbers of the items that are taken up in it, in order. An item may be in several:
-/// it waits until it is the next one in each.
+/// Per lane, the numbers of its items in the order in which they are taken up. An item may be in
+/// several lanes: it waits until it is the next one in each.
 using Orders = std::array<std::vector<std::uint32_t>, kNumLanes>;
 
 /// Without `overlaps`, everything is in the lane of computing.

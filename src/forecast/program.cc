@@ -61,14 +61,14 @@ class Makers {
     return makers;
   }
 
-  /// The equation that made a partial value, before it went through other reductions.
+  /// The equation that made a partial value, before other reductions.
   const Equation* maker_of_partial(const Equation& reduction) const {
     const Equation* maker = definition(reduction.operands[0]);
     while (maker != nullptr && reduces(*maker)) maker = definition(maker->operands[0]);
     return maker;
   }
 
-  /// The first equation that reads one of the results and is no collective.
+  /// The first equation that reads one of the results and is not a collective.
   const Equation* reader_of(const Equation& collective) const {
     std::vector<ValueId> ids = collective.results;
     for (const Equation& equation : function_.equations) {
@@ -90,8 +90,8 @@ class Makers {
     return definition_[id] == kNoItem ? nullptr : &function_.equations[definition_[id]];
   }
 
-  /// `own` are the equations of the item that reads the value. It may compute what others compute
-  /// as well.
+  /// `own` are the equations of the item that reads the value. It may compute values that other
+  /// items compute too.
   void add(ValueId id, const std::vector<std::uint32_t>& own,
            std::vector<std::uint32_t>& makers) const {
     const std::uint32_t index = definition_[id];
@@ -114,7 +114,7 @@ class Builder {
 
   Program build(const run::Executable& executable) {
     Program program;
-    if (executable.source == nullptr) {  // copies what a loop begins with or leaves
+    if (executable.source == nullptr) {  // copies the initial or final values of a loop
       for (const run::Instruction& instruction : executable.instructions)
         program.items.push_back(compute_item(instruction));
       return program;

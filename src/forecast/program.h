@@ -1,4 +1,5 @@
-// What one device does in a step: a list of items with what each costs and which others it reads.
+// What one device does in a step: a list of items, each with its cost and the items whose results
+// it reads.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace tessera::forecast {
 
 struct Program;
 
-/// A nested function that runs several times, each time after the last one has ended.
+/// A nested function that runs several times, one run after the other.
 struct Rounds {
   std::shared_ptr<const Program> program;
   std::int64_t count = 1;
@@ -37,7 +38,7 @@ struct Item {
   double bytes = 0;
   Exchange exchange = {};  // of collectives and transfers
   int peer = -1;
-  std::vector<std::uint32_t> after = {};  // the items that make what it reads; all come before it
+  std::vector<std::uint32_t> after = {};  // items whose results it reads; all come before it
   std::vector<Rounds> rounds = {};
 };
 
@@ -55,8 +56,8 @@ inline bool is_exchange(const Item& item) {
 bool has_collectives(const Item& item);
 
 /// The program of an executable that was compiled for one device of `group`. What an item reads is
-/// known from Executable::source: memory that is used again makes nothing wait. Of a cond the
-/// dearest branch counts; a while loop counts as one iteration.
+/// known from Executable::source: nothing waits for memory to be reused. For a cond, the most
+/// expensive branch counts; a while loop counts as one iteration.
 Program program_of(const run::Executable& executable, std::int64_t group, const Cluster& cluster);
 
 }  // namespace tessera::forecast

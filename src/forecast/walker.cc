@@ -126,7 +126,7 @@ bool Walker::can_run(std::uint32_t item) const {
                      [&](std::uint32_t before) { return end_[before] >= 0; });
 }
 
-/// When what the item reads is there and the device is free for it.
+/// When the item's inputs are there and the device is free for it.
 double Walker::earliest(std::uint32_t item) const {
   const Item& it = program_.items[item];
   double start = begin_;

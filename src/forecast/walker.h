@@ -16,7 +16,7 @@ class Busy {
  public:
   void add(double start, double end);
   double total() const;
-  /// Busy when at least one of them is.
+  /// Busy when at least one of the two is.
   static Busy of_either(const Busy& a, const Busy& b);
   /// The time in which both are busy.
   static double of_both(const Busy& a, const Busy& b);
@@ -56,14 +56,14 @@ class Walker {
   /// Nothing starts before `begin`.
   Walker(const Program& program, Device& device, double begin);
 
-  /// Runs all items that can run, but no transfers. Returns whether there was one.
+  /// Runs all items that can run, except transfers. Returns whether there was one.
   bool advance();
   bool has_ended() const { return num_left_ == 0; }
   double end() const { return last_end_; }
 
   /// The transfer that waits only for the other group; nullptr if there is none.
   const Item* next_transfer() const;
-  /// When this end of it could start.
+  /// When this end of that transfer could start.
   double transfer_start() const;
   void end_transfer(double start);
 
@@ -82,7 +82,7 @@ class Walker {
   double last_end_;
   std::size_t num_left_;
   std::array<std::size_t, kNumLanes> next_{};
-  std::vector<double> end_;  // per item; negative: not yet
+  std::vector<double> end_;  // per item; negative: not yet ended
 };
 
 }  // namespace tessera::forecast

@@ -1,8 +1,8 @@
 // Dropping what no output needs, in nested functions too.
 //
-// First a plan is made from the outermost function inwards, which looks at each body once for each
-// set of its outputs that is needed. Then bodies that lose something are built again; the others
-// stay the same objects.
+// First a plan is made, from the outermost function inwards. It looks at each body once for each
+// set of outputs that is needed of it. Then the bodies that lose something are built again; the
+// others stay the same objects.
 #include <algorithm>
 #include <map>
 
@@ -67,11 +67,11 @@ Function renumbered(Function function) {
 struct Plan {
   std::vector<bool> equations;
   std::vector<bool> inputs;  // those that something reads
-  bool is_changed = false;   // if all inputs and outputs stay
-  /// Of the equations with bodies that lose something.
+  bool is_changed = false;   // even if all inputs and outputs stay
+  /// For equations whose bodies lose something.
   struct Nested {
     Kept kept;
-    std::vector<bool> results;  // needed of bodies, but for a condition
+    std::vector<bool> results;  // needed of all bodies except a condition
     std::vector<std::shared_ptr<const Plan>> bodies;
   };
   std::map<std::size_t, Nested> nested;
@@ -81,7 +81,7 @@ class DeadCode {
  public:
   std::shared_ptr<const Plan> plan(const Function& function, const std::vector<bool>& outputs,
                                    bool is_outermost = false);
-  /// The function as planned, without other inputs and outputs than those marked.
+  /// The function as planned, with only the marked inputs and outputs.
   Function built(Function function, const Plan& plan, const std::vector<bool>& inputs,
                  const std::vector<bool>& outputs);
 
@@ -129,7 +129,8 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
   }
   for (std::size_t i = 0; i < plan->equations.size(); ++i) {
     const Equation& equation = function.equations[i];
-    // In a nested function a group keeps no inputs, since these depend on the outputs alone.
+    // In a nested function, a sharding group does not keep inputs: only the outputs decide which
+    // inputs stay.
     if (is_inspection(*equation.op) || (is_in_group(equation) && !plan->equations[i])) {
       plan->equations[i] = is_needed[equation.operands[0]];
     }
@@ -167,7 +168,7 @@ std::optional<Plan::Nested> DeadCode::plan_nested(const Equation& equation, cons
   return nested;
 }
 
-/// A carry is needed when its result is, or when what is needed of an iteration reads it.
+/// A carry is needed when its result is, or when needed values of an iteration read it.
 void DeadCode::add_needed_carries(const Equation& equation, const BodyFlow& flow,
                                   std::vector<bool>& results) {
   const auto first = results.begin();
@@ -253,7 +254,7 @@ Function without_dead_code(Function function) {
   const std::vector<bool> outputs(function.outputs.size(), true);
   const std::shared_ptr<const Plan> plan = dead_code.plan(function, outputs, true);
   if (!plan->is_changed) return function;
-  // Plans and what is built are found by the addresses of bodies, which must stay taken.
+  // Plans and built bodies are found by the addresses of the old bodies, so these must stay alive.
   const std::vector<Equation> kept_alive =
       plan->nested.empty() ? std::vector<Equation>() : function.equations;
   const std::vector<bool> inputs(function.inputs.size(), true);

@@ -1,11 +1,11 @@
-// Equations that act on the world outside of the program. They are neither removed nor merged nor
-// repeated, and stay in their order: that in which they were traced.
+// Equations that act on the world outside the program. They are not removed, merged or repeated,
+// and they stay in the order in which they were traced.
 //
-// Each effect takes a token as its first operand and gives it back as its first result; its other
-// results are what the world outside gave back, so an effect that has some stays where others are
-// left out. Tokens are all
-// alike until ops::with_ordered_effects connects them, before the program is partitioned. Then the
-// order is a matter of operands, which every later pass and every engine respects.
+// Each effect takes a token as its first operand and returns it as its first result. Its other
+// results are what the outside world gave back, so an effect that has such results stays even where
+// other effects are dropped. Tokens are all alike until ops::with_ordered_effects connects them,
+// before the program is partitioned. From then on operands define the order, which every later pass
+// and every engine respects.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace tessera::ir {
 
 /// Whether the op is an effect. src/ops defines it.
 bool is_effect(const ops::OpRecord& op);
-/// Whether other values have the sharding of the result, so that the equation stays until they have
-/// it. src/ops defines it.
+/// Whether the equation belongs to a group of values that get the same sharding. It stays until the
+/// others have the sharding. src/ops defines it.
 bool is_in_group(const Equation& equation);
 
 /// Finds effects, and looks at each nested function once.
@@ -39,12 +39,12 @@ class Effects {
   std::unordered_map<const Function*, Known> known_;
 };
 
-/// Whether the equation, or one in its functions, has results that only an effect knows.
+/// Whether the equation, or one in its functions, has results that come from the outside world.
 bool gives_back(const Equation& equation);
 
-/// The function without its effects that give nothing back, in nested functions too.
+/// The function, including nested functions, without the effects that give nothing back.
 Function without_effects(Function function);
-/// The equation without those effects in its functions. It must not be one itself.
+/// The equation without such effects in its functions. It must not be one itself.
 Equation without_effects(Equation equation);
 
 }  // namespace tessera::ir

@@ -9,7 +9,8 @@ namespace tessera::ir {
 std::size_t hash_of(const Function& function);
 
 /// Appends bytes that are equal for equal functions only. Names and source lines do not count; ops
-/// and callbacks count by their address, so what is found by a key must hold the function.
+/// and callbacks count by their address, so whatever is stored under a key must keep the function
+/// alive.
 void append_key(std::string& key, const Function& function);
 
 }  // namespace tessera::ir

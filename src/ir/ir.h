@@ -151,7 +151,7 @@ std::vector<int> count_uses(const Function& function);
 /// values in order of definition. An inspection stays as long as the value that it looks at, and an
 /// effect stays.
 Function without_dead_code(Function function);
-/// Whether it would change anything.
+/// Whether without_dead_code() would change anything.
 bool has_dead_code(const Function& function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.

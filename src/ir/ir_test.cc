@@ -389,7 +389,7 @@ TEST(DeadCode, ValuesOutOfOrderAndNestedOnesCount) {
     out.set_outputs(ops::call(out, "f", nested, {z}));
     EXPECT_EQ(has_dead_code(outer), has_dead);
     const Function pruned = without_dead_code(outer);
-    // A body of which all is needed stays the same object.
+    // A body that is needed completely stays the same object.
     EXPECT_EQ(pruned.equations[0].attributes.shared_body("body") == nested, !has_dead);
     EXPECT_EQ(pruned.equations[0].attributes.body("body"), *body(false));
   }

@@ -137,7 +137,7 @@ class Parser {
     return result;
   }
 
-  /// Also skips lines that begin with '#'. Behind an equation, '#' begins its source line.
+  /// Also skips lines that begin with '#'. After an equation, '#' begins its source line.
   void skip_space() {
     while (at_ < text_.size()) {
       const char c = text_[at_];

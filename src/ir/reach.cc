@@ -34,7 +34,8 @@ std::vector<Bits> Reach::values(const Function& function, std::size_t n,
 
 namespace {
 
-/// Marks as sets of what is there whatever the inputs are, in a function that has none.
+/// Marks as sets for a function without inputs: 0 then stands for a source that does not depend on
+/// inputs.
 std::vector<Bits> as_sets(const std::vector<bool>& marks) {
   std::vector<Bits> sets(marks.size(), Bits(1));
   for (std::size_t i = 0; i < marks.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which inputs of a function reach which of its outputs, through all that is nested in it.
+// Which inputs of a function reach which of its outputs, also through nested functions.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class Bits {
 
   bool has(std::size_t i) const { return (words_[i / 64] >> (i % 64) & 1U) != 0; }
   void add(std::size_t i) { words_[i / 64] |= std::uint64_t{1} << (i % 64); }
-  /// Adds all of a set of the same size; whether that changed anything.
+  /// Adds all members of a set of the same size; returns whether that changed anything.
   bool unite(const Bits& other) {
     bool is_changed = false;
     for (std::size_t w = 0; w < words_.size(); ++w) {
@@ -31,8 +31,9 @@ class Bits {
   SmallList<std::uint64_t, 2> words_;
 };
 
-/// Looks at each nested function once, whatever asks for it and however deep it lies. In a function
-/// of n inputs the number n stands for what is there whatever the inputs are.
+/// Looks at each nested function only once, however often it is used and however deeply it is
+/// nested. In a function of n inputs, the number n stands for a source that does not depend on the
+/// inputs.
 class Reach {
  public:
   struct Rules {
@@ -52,8 +53,8 @@ class Reach {
 
   /// Per value of the function, whether a marked input reaches it.
   std::vector<bool> marked_values(const Function& function, const std::vector<bool>& inputs);
-  /// Per operand of an equation with bodies, whether a mark reaches it: its own or, for a carry,
-  /// one that some iteration hands on.
+  /// Per operand of an equation with bodies, whether a mark reaches it: its own mark or, for a
+  /// carry, one that some iteration hands on.
   std::vector<bool> marked_operands(const Equation& equation, const BodyFlow& flow,
                                     const std::vector<bool>& operands);
   /// Per result, whether a mark reaches it.

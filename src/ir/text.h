@@ -16,9 +16,9 @@ std::string to_string(const Mesh& mesh, const Attribute& attribute);
 /// Parses a function. Throws UserError with the line of the text.
 Function parse(std::string_view text);
 
-/// Throws InternalError unless every value is defined once and before its use, types are those that
-/// the ops infer, attributes are complete, and shardings have the right rank and use each atom at
-/// most once. `after` names the last pass.
+/// Throws InternalError unless every value is defined once and before its use, types are the ones
+/// that the ops infer, attributes are complete, and shardings have the right rank and use each atom
+/// at most once. `after` names the last pass.
 void verify(const Function& function, std::string_view after);
 
 }  // namespace tessera::ir

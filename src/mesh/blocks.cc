@@ -7,7 +7,7 @@
 namespace tessera {
 
 Blocks::Blocks(const Mesh& mesh, std::int64_t count) : count_(count), atoms_(atoms_of(mesh)) {
-  // Every process has what lies on a mesh without axes.
+  // Every process holds the values on a mesh without axes.
   const std::int64_t devices = mesh.axes().empty() ? count : mesh.num_devices();
   require(count > 0 && devices % count == 0, "the blocks of a mesh have equally many devices");
   per_block_ = devices / count;

@@ -12,7 +12,7 @@ namespace tessera {
 class Blocks {
  public:
   /// `count` must divide the number of devices of the mesh. On a mesh without axes each block has
-  /// a device, all of which hold the same.
+  /// one device, and all devices hold the same.
   Blocks(const Mesh& mesh, std::int64_t count);
 
   std::int64_t count() const { return count_; }
@@ -59,11 +59,11 @@ class Holders {
     return of_tile_[static_cast<std::size_t>(tile)];
   }
   bool has(std::int64_t block, std::int64_t tile) const;
-  /// The number of this tile among those of the block, which must hold it.
+  /// The index of this tile among those of the block, which must hold it.
   std::int64_t place(std::int64_t block, std::int64_t tile) const;
-  /// The block from which a reader gets a tile: its own if it holds the tile. Otherwise that of the
-  /// device whose digits differ from `reader_digits` in the atoms of the tile only. All blocks get
-  /// the same answer, and the copies of a tile serve about equally many readers.
+  /// The block from which a reader gets a tile: its own block if that holds the tile, otherwise the
+  /// block of the device whose digits differ from `reader_digits` only in the atoms of the tile.
+  /// All blocks get the same answer, and each copy of a tile serves about equally many readers.
   std::int64_t source(std::int64_t reader, const AtomDigits& reader_digits,
                       std::int64_t tile) const;
 

@@ -108,7 +108,7 @@ TEST(NamedSharding, Equivalence) {
   EXPECT_FALSE(by_rows.is_equivalent_to(NamedSharding(grid, P{{"b", "a"}}), 1));
   EXPECT_FALSE(by_rows.is_equivalent_to(NamedSharding(grid, P{"a"}), 1));
   EXPECT_FALSE(by_rows.is_equivalent_to(NamedSharding(make_mesh({{"x", 2}}), P{"x"}), 1));
-  // Transposed axes over transposed devices lie alike again.
+  // Transposing both the axes and the devices gives the same layout again.
   const Mesh turned = make_mesh({{"a", 2}, {"b", 2}}, {0, 2, 1, 3});
   EXPECT_TRUE(by_rows.is_equivalent_to(NamedSharding(turned, P{{"b", "a"}}), 1));
   EXPECT_FALSE(by_rows.is_equivalent_to(NamedSharding(turned, P{{"a", "b"}}), 1));

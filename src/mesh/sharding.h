@@ -95,7 +95,8 @@ Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Shape& s
 /// Throws UserError if the shards of a dimension differ in size.
 void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
                 const std::string& subject, const Span& where);
-/// The inverse, if every split covers whole axes. Atoms of a part of an axis are written `axis#k`.
+/// The inverse of to_sharding(), if every split covers whole axes. Atoms of a part of an axis are
+/// written `axis#k`.
 PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding);
 
 /// `{data},{},{a b}`, with open dimensions `{?},{data ?}`, windows `[-1+8{data}+3]` (row -1 + i + k
@@ -161,7 +162,7 @@ class Layout {
 
 /// Number of shards along a list of atoms.
 std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list);
-/// The most elements of a tile of `to` that a device is missing in its tile of `from`.
+/// The largest number of elements of its tile of `to` that any device lacks in its tile of `from`.
 std::int64_t most_received(const Mesh& mesh, const Layout& from, const Layout& to);
 /// First index of shard `j` of `s` of a dimension of size `size`.
 inline std::int64_t shard_start(std::int64_t j, std::int64_t s, std::int64_t size) {

@@ -7,8 +7,7 @@
 
 namespace tessera {
 
-/// `cure`, after the question whether the axis of the mesh that is most similar to `wanted` was
-/// meant.
+/// `cure`, after a question that asks whether the mesh axis most similar to `wanted` was meant.
 std::string with_axis_suggestion(const Mesh& mesh, const std::string& wanted,
                                  const std::string& cure);
 

@@ -1,4 +1,4 @@
-// The rules that ops with nested functions have besides those of every op.
+// The extra rules of ops with nested functions.
 #pragma once
 
 #include "ir/bodies.h"

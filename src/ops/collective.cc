@@ -87,7 +87,7 @@ Samples moved_samples(const Attributes& attributes = {}) {
           {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes}};
 }
 
-/// moved_samples, and one of bf16, a dtype that is moved and compared but not added.
+/// moved_samples, plus one of bf16, a dtype that is moved and compared but not added.
 Samples moved_samples_of_all(const Attributes& attributes = {}) {
   Samples samples = moved_samples(attributes);
   samples.push_back({.operands = {{bf16({5, 6})}}, .attributes = attributes});

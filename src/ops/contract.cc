@@ -307,7 +307,7 @@ Samples dot_samples() {
 
 // --- StableHLO
 
-/// An operand whose large dimensions are padded with zeros, unless they are multiples of 16 bytes.
+/// An operand with its large dimensions padded with zeros, unless they are multiples of 16 bytes.
 hlo::Value padded(hlo::FormContext& c, const hlo::Value& x, const Side& side) {
   constexpr std::int64_t kMultiple = 8;  // elements of 2 bytes
   constexpr std::int64_t kPadded = 64;   // to a multiple of this
@@ -343,7 +343,7 @@ hlo::Values dot_general_form(hlo::FormContext& c) {
   }
   text += fmt::format("contracting_dims = {} x {}", hlo::list_text(list("lhs_contract")),
                       hlo::list_text(list("rhs_contract")));
-  // The default is less than f32 on some platforms.
+  // The default precision is lower than f32 on some platforms.
   if (lhs.type.dtype == DType::f32) text += ", precision = [HIGHEST, HIGHEST]";
   text += fmt::format(" : ({}, {}) -> {}", hlo::type_text(lhs.type), hlo::type_text(rhs.type),
                       hlo::type_text(type));

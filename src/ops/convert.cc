@@ -57,7 +57,7 @@ hlo::Values float_to_integer(hlo::FormContext& c, DType dtype) {
   hlo::Writer& w = c.w;
   const hlo::Value x = w.convert(c.x(), c.x().type.dtype == DType::f64 ? DType::f64 : DType::f32);
   const double low = hlo::identity_of("maximum", dtype);
-  // The first number that is too large; the greatest integer itself is no f32.
+  // The first number that is too large; the largest integer itself is not an f32.
   const double end = hlo::identity_of("minimum", dtype) + 1;
   const hlo::Value is_low = w.compare("le", x, w.constant(low, x.type));
   const hlo::Value is_high = w.compare("ge", x, w.constant(end, x.type));

@@ -78,7 +78,7 @@ hlo::Values iota_form(hlo::FormContext& c) {
   const Type& type = c.results[0];
   const hlo::Value x = c.w.iota(dim, type.dtype, type.shape);
   if (!c.is_split(c.equation.results[0], at(dim))) return {x};
-  // Added as integers: a sum of bf16 would be rounded.
+  // Added as integers, because a sum of bf16 would be rounded.
   const hlo::Value own = c.w.iota(dim, DType::i32, type.shape);
   const hlo::Value start = c.w.fill(c.start(c.equation.results[0], at(dim)), type.shape);
   return {c.w.convert(c.w.binary("add", own, start), type.dtype)};

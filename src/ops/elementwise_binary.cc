@@ -114,8 +114,9 @@ hlo::Value is_zero(hlo::Writer& w, const hlo::Value& x) {
   return w.compare("eq", x, w.constant(0, x.type));
 }
 
-/// 1 in place of divisors for which StableHLO does not say what integers are: 0, and -1 if the
-/// quotient does not fit. XLA may end the process when it divides constants by these.
+/// The divisor, with 1 in place of divisors for which StableHLO leaves the integer quotient
+/// undefined: 0, and -1 if the quotient does not fit. XLA may end the process when it divides
+/// constants by these.
 hlo::Value safe_divisor(hlo::Writer& w, const hlo::Value& x, const hlo::Value& y) {
   hlo::Value is_bad = is_zero(w, y);
   if (is_signed(x.type.dtype)) {
@@ -142,7 +143,7 @@ hlo::Values rem_form(hlo::FormContext& c) {
   return {w.select(is_zero(w, c.x(1)), c.x(0), rest)};
 }
 
-/// Through a type that holds the product exactly, if there is one.
+/// Computed in a type that holds the product exactly, if there is one.
 hlo::Values fma_form(hlo::FormContext& c) {
   const DType dtype = c.x().type.dtype;
   const DType wide = size_bytes(dtype) == 2 ? DType::f32 : DType::f64;

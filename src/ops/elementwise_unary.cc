@@ -11,7 +11,7 @@ namespace {
 
 // --- StableHLO
 
-/// StableHLO has no absolute values and signs of unsigned numbers.
+/// StableHLO does not define abs and sign for unsigned numbers.
 hlo::Values abs_form(hlo::FormContext& c) {
   const DType dtype = c.x().type.dtype;
   if (is_integer(dtype) && !is_signed(dtype)) return c.operands;

@@ -110,8 +110,8 @@ ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim,
 ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                     std::int64_t size, std::int64_t num_batch = 0);
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim);
-/// The rows that a scatter_add changes, and the sums that it makes of their updates. There are as
-/// many as updates: those that are left over have number `size`, which is no row.
+/// The rows that a scatter_add changes, and the sum of the updates of each. The arrays have as many
+/// entries as there are updates; unused entries have the row number `size`, which is not a row.
 struct RowSums {
   ValueId numbers;  // [count], i32
   ValueId sums;     // as the updates

@@ -22,8 +22,8 @@ enum class FactorKind : std::uint8_t {
   replicate,  // must not be split
 };
 
-/// bit_or is the bitwise or, for any dtype. It combines results of which at most one shard has the
-/// element; the other shards have zero bits there.
+/// bit_or is the bitwise or, for any dtype. It combines results of which at most one shard has a
+/// given element; the other shards have zero bits there.
 enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or, bit_or };
 std::string_view name(Reduction reduction);
 Reduction reduction_named(std::string_view name);

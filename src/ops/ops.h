@@ -107,8 +107,8 @@ extern const OpRecord transfer_op;
 extern const OpRecord triangular_solve_op;
 extern const OpRecord while_op;
 
-/// Whether the equation applies this op. Compares names, which are unique in the table, because
-/// tests run copies of records with one rule changed.
+/// Whether the equation applies this op. Compares names, which are unique in the table, and not
+/// addresses, because tests run copies of records with one rule changed.
 bool is(const ir::Equation& equation, const OpRecord& op);
 /// The equation that makes a value; nullptr for an input. Looks at all equations, the last one
 /// first.

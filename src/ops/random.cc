@@ -162,7 +162,7 @@ hlo::Value joined_words(hlo::Writer& w, const std::pair<hlo::Value, hlo::Value>&
                        shape.size() - 1);
 }
 
-/// Positions along dimension `dim` of a result in the whole array.
+/// The positions of a result's elements along dimension `dim` in the whole array.
 hlo::Value positions(hlo::FormContext& c, std::size_t dim, const Shape& shape) {
   const hlo::Value own = c.w.iota(static_cast<std::int64_t>(dim), DType::u32, shape);
   if (!c.is_split(c.equation.results[0], dim)) return own;

@@ -56,7 +56,7 @@ enum class TypeSet : std::uint8_t {
   boolean = 1,
   integers = 2,
   wide_floats = 4,   // f32 and f64
-  wide_numbers = 6,  // the dtypes in which sums are accumulated; f16 and bf16 are in f32
+  wide_numbers = 6,  // the dtypes in which sums are accumulated (f32 for f16 and bf16)
   floats = 12,
   numbers = 14,
   bits = 3,  // booleans and integers
@@ -272,7 +272,7 @@ struct OpRecord {
 /// Runs the op's reference. bf16 operands are widened to f32, and bf16 results are rounded.
 std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context);
 
-/// Whether the equation only gives elements of its operand other places.
+/// Whether the equation only rearranges elements of its operand.
 inline bool is_view(const Equation& equation) { return *equation.op->pattern == Pattern::view; }
 
 /// Every op, sorted by name.

@@ -75,8 +75,8 @@ struct ReducedDims {
 };
 
 /// The sum of one grain. It uses one accumulator in index order, or kLanes accumulators: an element
-/// goes to the one given by its offset along the last dimension modulo kLanes. These are then
-/// folded 8, 4, 2, 1.
+/// goes to the one given by its offset along the last dimension modulo kLanes. The accumulators are
+/// then folded to 8, 4, 2 and 1.
 template <typename T>
 T leaf_sum(std::span<const T> x, std::size_t base, const ReducedDims& dims, const Leaf& leaf) {
   std::array<T, kLanes> lanes{};

@@ -53,7 +53,7 @@ Shape without_dims(const Shape& shape, const Ints& dims);
 inline constexpr std::string_view kGrains = "grains";
 /// If the attribute is there, it must list a number of grains for each of `count` dimensions.
 void expect_grains(const ShapeContext& c, std::size_t count);
-/// How many grains each reduced dimension has: as the attribute says, or by leaf_counts().
+/// How many grains each reduced dimension has, from the attribute or else from leaf_counts().
 Ints grains_of(const Attributes& attributes, const Shape& sizes, std::int64_t grains);
 
 /// Requires one operand; the result has its type.

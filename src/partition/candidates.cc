@@ -11,7 +11,7 @@ namespace {
 // Variadic equations have many operands; only the first few shardings are tried.
 constexpr std::size_t kMaxTensors = 4;
 
-/// Adds the further splits of `added`, as far as their atoms are free.
+/// Adds the further splits of `added` whose atoms are still free.
 void join(const Assignment& added, Assignment& base) {
   for (std::size_t factor = 0; factor < base.size(); ++factor) {
     const AtomList& list = added[factor];

@@ -24,13 +24,14 @@ struct CandidateContext {
 /// All shardings merged: larger tensors first, stored state last.
 Assignment merge_all(const CandidateContext& context, std::vector<TensorView> tensors);
 
-/// Each sharding on its own, and each merged with the others, itself first. Not all are legal.
+/// Each sharding on its own, and each merged with the others, beginning with itself. Not all are
+/// legal.
 std::vector<Assignment> merge_each(const CandidateContext& context,
                                    std::vector<TensorView> tensors);
 
-/// Each sharding on its own; each merged with the others, itself first; and these with atoms of
-/// reduced factors, or of factors that must not be split, moved to others. All are legal. The
-/// unsplit one is not listed.
+/// Each sharding on its own; each merged with the others, beginning with itself; and all of these
+/// with the atoms of reduced factors, or of factors that must not be split, moved to other factors.
+/// All are legal. The unsplit assignment is not listed.
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 

@@ -91,8 +91,8 @@ class Combiner {
     return size_bytes(Type{type.dtype, layout.max_tile_shape()});
   }
 
-  /// Views cost nothing, and a sum of results comes before the last of its terms is known: parts of
-  /// the derivative of a value with several uses.
+  /// Views cost nothing. Sums of results are the derivatives of values with several uses; such a
+  /// sum would otherwise use the first results before the last one is known.
   static bool may_wait(const Equation& equation) {
     return equation.op == &ops::add_op || (equation.operands.size() == 1 && ops::is_view(equation));
   }
@@ -139,7 +139,7 @@ class Combiner {
   }
 
   Function function_;
-  std::int64_t enough_bytes_;   // of a bucket that takes no more
+  std::int64_t enough_bytes_;   // a bucket with this many takes no more
   std::vector<int> bucket_of_;  // per value: the bucket that will define it
   std::vector<Bucket> buckets_;
   std::map<Key, int> open_;

@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
-/// An input as the user passes it; a body gets slices of what is scanned.
+/// An input as the user passes it; a body gets slices of the scanned inputs.
 struct Source {
-  std::string name;  // empty: computed
+  std::string name;  // empty for computed values
   bool is_slice = false;
 };
 
@@ -177,7 +177,7 @@ class Explainer {
     }
   }
 
-  /// What the inputs of a body are outside.
+  /// What the inputs of a body are outside the body.
   std::vector<Source> sources_of(const Equation& equation, const Function& body) const {
     const std::size_t first = equation.operands.size() - body.inputs.size();
     std::vector<Source> sources;
@@ -280,7 +280,7 @@ class Explainer {
     return value;
   }
 
-  /// Who uses the value, after the remaining collectives of a sequence.
+  /// The user of the value, after the remaining collectives of a sequence.
   std::string needed_by(ValueId value) const {
     while (first_use_[value] != kNowhere) {
       const Equation& user = function_.equations[first_use_[value]];

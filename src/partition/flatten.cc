@@ -90,7 +90,7 @@ class Flattener {
     if (ops::is_task(equation)) join_shared(equation, bodies[0]);
   }
 
-  /// Constraints of one group have one sharding.
+  /// Constraints of the same group get the same sharding.
   void join_group(const Equation& equation) {
     if (equation.op != &ops::sharding_constraint_op || !equation.attributes.has("group")) return;
     const ValueId result = equation.results[0];
@@ -117,7 +117,7 @@ class Flattener {
     }
   }
 
-  /// A result of a task and the operand whose memory it takes over.
+  /// Joins a task's results and the operands whose memory they take over.
   void join_shared(const Equation& equation, const Body& body) {
     const ir::Ints& shares = equation.attributes.ints("shares");
     for (std::size_t i = 0; i < shares.size(); ++i) {

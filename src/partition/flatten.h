@@ -21,8 +21,8 @@ struct Identity {
 };
 
 struct FlatFunction {
-  /// Inputs, outputs and mesh are those of the outermost function. Equations with bodies are in it
-  /// too, in their positions.
+  /// Inputs, outputs and mesh are those of the outermost function. Equations with bodies are
+  /// included, in their positions.
   ir::Function function;
   struct Block {
     std::size_t first_value;

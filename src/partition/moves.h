@@ -31,7 +31,7 @@ enum class MoveKind : std::uint8_t {
 };
 
 const ops::OpRecord& op_of(MoveKind kind);
-/// The kind of a collective; empty for other ops.
+/// The kind of a collective; nullopt for other ops.
 std::optional<MoveKind> kind_of(const ops::OpRecord& op);
 inline bool is_reducing(MoveKind kind) { return kind >= MoveKind::reduce_scatter; }
 
@@ -45,8 +45,8 @@ bool is_allowed(MoveKind kind, const Sharding& from, const Sharding& to,
                 const std::vector<Atom>& atoms, bool is_order_free);
 
 /// The move from shards to `to`, which has windows: all_slice if every device already holds what it
-/// needs, otherwise halo_exchange. Empty if any other dimension changes in another way than by a
-/// further split.
+/// needs, otherwise halo_exchange. nullopt if any other dimension changes other than by a further
+/// split.
 std::optional<MoveKind> kind_to_windows(const Mesh& mesh, const Type& type, const Sharding& from,
                                         const Sharding& to);
 
@@ -56,14 +56,14 @@ bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<A
                  bool is_order_free);
 
 /// Bytes that each device receives (ring model) when an array of `bytes` is moved by a kind without
-/// windows. None for all_slice.
+/// windows. 0 for all_slice.
 double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
                       const std::vector<Atom>& atoms, double bytes);
 
 /// The atoms along which data moves.
 AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to);
 
-/// Figures for reports of a collective on an array, for the device that receives most.
+/// Figures that reports give for a collective on an array, for the device that receives most.
 struct MoveSize {
   std::int64_t bytes;       // the whole gathered or reduced array of a group; or a window
   std::int64_t wire_bytes;  // received per device, ring model

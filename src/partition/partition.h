@@ -39,7 +39,7 @@ struct PartitionOptions {
 ir::Function partition(const ir::Function& function, const PartitionOptions& options);
 /// The passes of partitioning, in order. They refer to `options`.
 std::vector<ir::Pass> passes(const PartitionOptions& options);
-/// The same in two parts, for programs that are cut in between.
+/// The same passes in two parts, for programs that are cut into pipeline stages in between.
 std::vector<ir::Pass> split_passes(const PartitionOptions& options);
 std::vector<ir::Pass> combine_passes();
 
@@ -51,7 +51,7 @@ struct CollectiveInfo {
   std::string kind;  // name of the op
   Type type;         // of the array
   Sharding from, to;
-  std::int64_t bytes;       // the whole gathered or reduced array that a group holds; a window
+  std::int64_t bytes;       // the whole gathered or reduced array of a group; or a window
   std::int64_t wire_bytes;  // received per device, ring model: (n-1)/n of bytes, twice all_reduce
   std::int64_t group_size;  // n: devices that exchange data
   Span span;                // of the equation that needed it
@@ -76,7 +76,7 @@ std::string explain_text(const ir::Function& partitioned,
 /// One collective, or slice, of a change of sharding.
 struct ReshardMove {
   std::string kind;  // name of the op
-  AtomList atoms;    // along which data moves
+  AtomList atoms;    // the atoms along which data moves
   Sharding to;
   std::int64_t wire_bytes;  // received per device, ring model
   std::int64_t group_size;

@@ -122,7 +122,8 @@ TEST(Partition, ConstraintsDisappearAndHold) {
 }
 
 TEST(Partition, InexactCutsMoveTheOperand) {
-  // Three shards cut no tree of eight grains, and two shards no inner dimension of one grain.
+  // A tree of eight grains cannot be cut into three shards, nor an inner dimension of one grain
+  // into two.
   for (const auto& [size, inner, spec] :
        {std::tuple<std::int64_t, std::int64_t, P>{3, 32, {"a"}}, {2, 4, {none, "a"}}}) {
     Program p(make_mesh({{"a", size}}));

@@ -38,7 +38,7 @@ void verify_whole(const ir::Function& function, std::string_view after) {
             "a program that is not partitioned has shardings on its inputs only");
   }
   check_has_no_collectives(function);
-  ops::groups_of(function);  // throws for what groups of devices cannot do
+  ops::groups_of(function);  // throws if groups of devices cannot run it
 }
 
 void verify_all(const ir::Function& function, std::string_view after) {

@@ -213,7 +213,8 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
     AtomList& own = sharding.dims[window.dim];
     const bool is_main_alone = own == all;
     own = std::move(all);
-    // A window of what is not split may also be read as the whole, operand by operand.
+    // If the factors are not split, each operand may also be read as a whole instead of as a
+    // window.
     if (own.empty() && !is_alone) continue;
     if (is_main_alone && is_shards(tiles, atoms, own, window.size)) continue;
     sharding.windows.push_back(std::move(tiles));

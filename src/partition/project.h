@@ -17,11 +17,11 @@ using Assignment = std::vector<AtomList>;
 /// The factors of an equation, and the restrictions on splitting them.
 struct EquationFactors {
   ops::Factors rule;
-  /// Per factor: whether it shares a dimension with other factors. Its shards must then be of equal
-  /// size, or the cuts of the dimension would not be those of the factor.
+  /// Per factor: whether it shares a dimension with other factors. Its shards must then have equal
+  /// sizes, or the cuts of the dimension would not be cuts of the factor.
   std::vector<bool> must_divide;
   int outermost_reduced = -1;         // the first reduced factor that has several grains
-  std::int64_t outermost_grains = 0;  // how many, if the equation itself says so
+  std::int64_t outermost_grains = 0;  // how many, if the equation sets it
   /// Whether results do not depend on the order of the reduction, or may depend on it in fast
   /// numerics.
   bool is_order_free = false;
@@ -56,25 +56,26 @@ Sharding back_project(const ops::Factors::Dims& dims, const Assignment& assignme
 Sharding needed_of(const EquationFactors& factors, std::size_t operand,
                    const std::vector<Atom>& atoms, const Assignment& assignment);
 
-/// What a pad reads of its operand if the tiles of its result are windows, as a convolution reads
-/// them. Empty if it cannot make such tiles from one window of the operand.
+/// What a pad reads of its operand if the tiles of its result are windows that a convolution reads.
+/// nullopt if it cannot make such tiles from one window of the operand.
 std::optional<Sharding> padded_from(const ir::Function& function, const ir::Equation& pad,
                                     const Sharding& result);
 
-/// Dimensions that the equation does not split are whole, or the window that it reads; all others
-/// are as in `needed`.
+/// Whether an equation that needs `needed` may read an operand held as `held`. Dimensions that the
+/// equation does not split must be whole or the window that it reads; all others must be as in
+/// `needed`.
 bool may_be_read_as(const Sharding& needed, const Sharding& held);
 
 /// Whether `count` shards of an order-dependent sum are subtrees of the summation tree of `grains`
 /// grains.
 bool is_exact_cut(std::int64_t count, std::int64_t grains);
 
-/// Truncates every list to what is legal: by kinds and sizes, dimensions filled major first, exact
-/// sums, and no atom on two factors.
+/// Truncates every list to what is legal with respect to the kinds and sizes of factors, dimensions
+/// that are filled major first, and exact sums. No atom is left on two factors.
 void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, std::int64_t grains,
               Assignment& assignment);
 
-/// The number of shards between which an equation of a partitioned function permutes slices; 1 for
+/// The number of shards among which an equation of a partitioned function permutes slices; 1 for
 /// ops that stay within their shards.
 std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& equation);
 

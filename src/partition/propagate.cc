@@ -39,7 +39,7 @@ struct Edge {
   bool is_uniform = false;  // all tensors have the same factors in the same positions
 };
 
-/// Whether the equation is like an elementwise one: every tensor that has dimensions has all
+/// Whether the equation behaves like an elementwise one: every tensor that has dimensions has all
 /// factors.
 bool is_elementwise(const Edge& edge) {
   if (!edge.factors->rule.windows.empty()) return false;
@@ -110,7 +110,7 @@ class Propagator {
   struct Claim {
     std::size_t factor;
     AtomList atoms;
-    std::int64_t size;  // of the tensor that is split like this
+    std::int64_t size;  // of the tensor that is split this way
   };
   Claim strongest_claim(const Edge& edge, std::size_t factor) const;
   std::size_t uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
@@ -131,7 +131,7 @@ class Propagator {
   std::map<std::size_t, std::vector<std::size_t>> open_dims_;  // of constraints
   using Annotation = std::pair<std::size_t, Sharding>;
   std::vector<Annotation> annotated_;        // inputs, constraints, requested outputs
-  std::vector<Annotation> stored_;           // state and what is computed from it elementwise
+  std::vector<Annotation> stored_;           // state, and values computed from it elementwise
   std::vector<std::int64_t> moved_size_;     // per value, in elements
   AtomList batch_;                           // atoms over which the batch is split
   std::vector<AtomList> claimed_;            // per state entry: atoms that split what it computes
@@ -143,7 +143,7 @@ class Propagator {
   std::deque<std::size_t> queue_;
   std::vector<bool> is_queued_;
   std::vector<std::size_t> changed_;   // edges of values that changed in the last visit
-  std::vector<Assignment> projected_;  // scratch: per tensor of the edge in hand, and more
+  std::vector<Assignment> projected_;  // scratch: per tensor of the current edge, and more
 };
 
 void Propagator::choose_outputs() {
@@ -156,8 +156,8 @@ void Propagator::choose_outputs() {
   }
 }
 
-/// Inputs, outputs and constraints are fixed, except that open dimensions of constraints take part
-/// from the batch on. Everything else starts unsplit and open.
+/// Inputs, outputs and constraints are fixed, except that the open dimensions of constraints take
+/// part once the batch is propagated. Everything else starts unsplit and open.
 void Propagator::find_annotations() {
   for (const ir::Value& value : function_.values) {
     state_.push_back(replicated_sharding(value.type.rank()));
@@ -185,7 +185,7 @@ void Propagator::find_annotations() {
 
 /// Stored inputs that are split, and the outputs that follow them.
 void Propagator::find_stored() {
-  std::vector<std::pair<const Type*, const Sharding*>> kinds;  // of these inputs, each once
+  std::vector<std::pair<const Type*, const Sharding*>> kinds;  // those of such inputs, each once
   const auto is_known = [&](const Type& type, const Sharding& sharding) {
     return std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
       return *kind.first == type && *kind.second == sharding;
@@ -198,7 +198,7 @@ void Propagator::find_stored() {
     stored_.emplace_back(function_.inputs[i], options_.inputs[i]);
   }
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
-    // An output that is to live as stored state does is the next state.
+    // An output with a type and requested sharding of stored state is the next state.
     const auto& asked = result_.outputs[i];
     const bool follows = asked && is_known(function_.type(function_.outputs[i]), *asked);
     if (follows) stored_.emplace_back(function_.values.size() + i, *result_.outputs[i]);
@@ -206,8 +206,8 @@ void Propagator::find_stored() {
   for (const Annotation& entry : stored_) is_open_[entry.first] = false;
 }
 
-/// Values that stored state reaches through elementwise equations alone (gradients and the updates
-/// of weights) have the sharding of the state. They are fixed like the state, and hidden with it
+/// Values that stored state reaches only through elementwise equations (gradients and the updates
+/// of weights) get the sharding of the state. They are fixed like the state and, like it, hidden
 /// until the batch has been propagated.
 void Propagator::spread_stored() {
   if (stored_.empty()) return;
@@ -396,7 +396,7 @@ void Propagator::run_level(Level level) {
   }
 }
 
-/// What this level adds to the lower ones for this edge.
+/// The strongest rule that applies to this edge at this level.
 int Propagator::rule_of(const Edge& edge, Level level) {
   if (level == kResolve) return 3;
   if (!edge.has_reduced || level < kFree) return 0;
@@ -438,7 +438,8 @@ void Propagator::visit(const Edge& edge, Level level) {
     if (!list.empty()) write_back(edge, factor, list, level);
   }
   if (level < kResolve && !(level == kFree && edge.has_reduced)) return;
-  // Of two factors that want the same atom, that of the larger tensor gets it: the smaller moves.
+  // If two factors want the same atom, the factor of the larger tensor gets it, and the smaller
+  // tensor moves.
   std::vector<Claim> claims;
   for (std::size_t factor = 0; factor < num_factors; ++factor) {
     if (takes_part(edge, factor, level)) claims.push_back(strongest_claim(edge, factor));
@@ -456,7 +457,8 @@ bool Propagator::takes_part(const Edge& edge, std::size_t factor, Level level) c
     case FactorKind::permute:
       return true;
     case FactorKind::replicate:
-      // The equation gathers the dimension, or moves its split; then the result may have it back.
+      // The equation gathers the dimension, or moves its split; the result may then have the split
+      // again.
       return level == kResolve && !edge.is_identity;
     case FactorKind::reduce:
       break;

@@ -1,14 +1,14 @@
 // Carries the shardings of inputs, outputs and constraints to every value.
 //
-// Each equation relates its tensors by factors. Until nothing changes, the shardings of an
-// equation's tensors are projected onto its factors, and the atoms on which they agree are written
-// back to tensors that are still open. Simple equations come first: elementwise ones, then factors
-// that pass through, then conflicts between free dimensions of products, then all. Annotated values
-// never change, except for open dimensions of constraints. Constants take no part: each use builds
-// its own copy in the sharding that it needs.
+// Each equation relates its tensors by factors. The shardings of an equation's tensors are
+// projected onto its factors, and the atoms on which they agree are written back to tensors that
+// are still open. This is repeated until nothing changes. Simple equations come first: elementwise
+// ones, then factors that pass through, then conflicts between free dimensions of products, then
+// all. Annotated values never change, except for open dimensions of constraints. Constants do not
+// take part: each use builds its own copy in the sharding that it needs.
 //
 // Stored state enters after the batch has been propagated: first the atoms that do not split the
-// batch (tensor parallel), last those that do (FSDP). So weights move, not activations.
+// batch (tensor parallel), last those that do (FSDP). Thus weights move, not activations.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,8 @@ struct Propagated {
   std::vector<std::shared_ptr<const EquationFactors>> factors;  // per equation
   std::vector<Sharding> wanted;   // per value; meaningless for constants
   std::vector<bool> is_constant;  // per value: whether it is cheap to build again in any sharding
-  /// Per value: whether it is stored state whose atoms also split the batch, and so entered last.
+  /// Per value: whether it is stored state that entered last because its atoms also split the
+  /// batch.
   std::vector<bool> is_late;
   /// Per output: the requested sharding, or that of the input whose buffer it reuses.
   std::vector<std::optional<Sharding>> outputs;

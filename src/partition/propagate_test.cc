@@ -107,7 +107,7 @@ TEST(Propagate, OpenDimensionsOfConstraintsFollow) {
 }
 
 TEST(Propagate, OpenDimensionsFollowStoredState) {
-  // As weights do: what is stored enters after the batch and must not undo the constraint.
+  // As with weights: stored state enters after the batch and must not undo the constraint.
   Program p(make_mesh({{"a", 4}, {"b", 2}}));
   const ir::ValueId w = p.input({8, 16});
   Sharding asked = p.spec(w, {none, "b"});

@@ -1,6 +1,6 @@
-// Partitioned programs mean what they meant before: random programs run tile by tile with the
-// reference of each op, and give the same bits as the whole arrays. Elements are small integers,
-// so that no order of summation matters here; exact orders are the engines' tests.
+// Partitioning does not change what programs mean: random programs run tile by tile with the
+// reference of each op, and give the same bits as with whole arrays. Elements are small integers,
+// so the order of summation does not matter here; the engines' tests check exact orders.
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
@@ -168,7 +168,7 @@ class Simulator {
     if (equation.op == &ops::iota_op) {  // its elements depend on the place of the tile
       return spread(result, {{Ints{}, run_reference(equation, {}, {function_.type(result)})[0]}});
     }
-    // Atoms that the result does not have are not used by the operands: any digit would do.
+    // The operands do not use atoms that the result does not have: any digit would do.
     for (std::int64_t tile = 0; tile < where.num_tiles(); ++tile) {
       const AtomDigits digits = where.digits(tile);
       std::vector<const HostArray*> operands;
@@ -368,7 +368,7 @@ class Generator {
   std::vector<ValueId> values_;
 };
 
-/// With fast numerics too: elements are small integers, so that sums are exact in any order.
+/// Fast numerics are tested too: elements are small integers, so sums are exact in any order.
 class Simulate : public ::testing::TestWithParam<Numerics> {};
 
 TEST_P(Simulate, RandomProgramsGiveTheSameBits) {

@@ -258,7 +258,7 @@ class Verifier {
 
 void verify_partitioned(const Function& function, std::string_view after) {
   Verifier(function, after, false).run();
-  ops::groups_of(function);  // throws for what the groups cannot do
+  ops::groups_of(function);  // throws if the groups cannot run it
 }
 
 }  // namespace tessera::partition

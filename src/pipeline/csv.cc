@@ -42,7 +42,7 @@ bool take_word(std::string_view& text, std::string_view word) {
   return true;
 }
 
-/// Reads a task such as fwd_2__0; false if `text` is none.
+/// Reads a task such as fwd_2__0; false if `text` is not a task.
 bool read_task(std::string_view text, Task& task) {
   constexpr std::pair<std::string_view, TaskKind> kKinds[] = {{"fwd_", TaskKind::fwd},
                                                               {"bwd_", TaskKind::bwd},

@@ -4,10 +4,10 @@
 //
 // The step is partitioned over the mesh of one group; all groups have equal meshes. In the result
 // every equation is a `task` of a group, a `transfer` between two groups, or a view. The loop is
-// unrolled: each microbatch goes through the tasks of the stages. What comes before the loop runs
-// in the groups that need it; what comes after it runs in the groups that have its operands. The
-// equations are in an order that the schedule allows, so the tasks of one group are in the order of
-// its list. The results have the same bits as the loop.
+// unrolled: each microbatch goes through the tasks of the stages. Equations before the loop run in
+// the groups that need their results; equations after it run in the groups that have their
+// operands. The equations are in an order that the schedule allows, so the tasks of one group are
+// in the order of its list. The results have the same bits as the loop.
 #pragma once
 
 #include <tessera/schedule.h>
@@ -50,7 +50,7 @@ struct Pipeline {
 /// A line for each task, transfer and delete of a pipeline's program.
 std::string task_text(const ir::Function& program);
 
-/// What becomes of the results of all microbatches.
+/// How the results of all microbatches are joined.
 struct Joined {
   enum class How : std::uint8_t { sum, max, stack };
   How how = How::sum;
@@ -70,9 +70,9 @@ std::vector<ir::ValueId> loop_over_microbatches(ir::Builder& b, const ir::Functi
 struct CutOptions {
   ScheduleTasks tasks = {};
   std::int64_t num_stages = 1;
-  std::vector<bool> is_trained = {};  // per input: a weight; what depends on it is not moved
+  std::vector<bool> is_trained = {};  // per input: a weight; values that depend on it are not moved
   std::vector<bool> varies = {};      // per input: differs between microbatches
-  bool is_differentiated = true;      // output 0 is the loss; else there are no backward passes
+  bool is_differentiated = true;      // output 0 is the loss; otherwise no backward passes
   double memory_limit = 1e300;        // the most bytes of a stage
   Span where = {};
 };

@@ -63,7 +63,7 @@ void check_costs(const ScheduleCosts& costs, std::int64_t num_stages, const Span
   }
 }
 
-/// Adds the peaks of what a rank holds.
+/// Adds the peaks of the memory that a rank holds.
 void add_held(Simulation& run, const std::vector<TimedTask>& tasks, const ScheduleCosts& costs) {
   std::int64_t held = 0, peak = 0;
   double held_memory = 0, peak_memory = 0;

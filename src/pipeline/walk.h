@@ -14,7 +14,7 @@ namespace tessera::pipeline {
 /// A time that never comes, and a cost that no schedule has.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The parts of the work of a stage on a microbatch; a `bwd` task does two of them.
+/// The parts of a stage's work on a microbatch; a `bwd` task does two of them.
 enum class Work : unsigned char { fwd, input, weight };
 
 /// One value for each work of each stage and microbatch.

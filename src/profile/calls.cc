@@ -1,4 +1,4 @@
-// The rows of an accelerator whose plugin has no profiler, and those of the calls of any plugin.
+// The rows of an accelerator whose plugin has no profiler, and the rows of the calls of any plugin.
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
@@ -27,7 +27,7 @@ std::string name_of_call(const DeviceCall& call) {
   return "call";
 }
 
-/// Events of kinds that are told by their names.
+/// Events whose kinds are distinguished by name.
 class CallRow {
  public:
   CallRow(const Traced& traced, Plane& plane) : traced_(traced), plane_(plane) {}

@@ -124,7 +124,7 @@ std::vector<Event> one_by_one(const std::vector<Event>& events) {
   }
   std::int64_t end = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    // A nested event is moved behind the event around it, which was shortened to make room.
+    // A nested event is moved after the event around it, which was shortened to make room.
     if (is_within[i] || line[i].start_ns < end) line[i].start_ns = end;
     end = line[i].end_ns = line[i].start_ns + own[i];
   }

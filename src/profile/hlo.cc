@@ -61,7 +61,7 @@ class Body {
       : c_(computation), f_(*computation.source), next_id_(next_id) {}
 
   HloComputation result;
-  /// Of each value with an instruction: that instruction and, if it gives a tuple, the element.
+  /// Per value with an instruction: that instruction and, if its result is a tuple, the element.
   std::map<ValueId, BufferPlace> places;
 
   std::int64_t add(HloInstruction instruction) {
@@ -95,8 +95,8 @@ class Body {
     return ids_.at(id);
   }
 
-  /// With a process per device, the equations of other groups are not known here. What this group
-  /// receives from them has no operands.
+  /// With a process per device, the equations of other groups are not known here. Values that this
+  /// group receives from them have no operands.
   std::int64_t add_received(ValueId id) {
     const std::string name = "of_another_group";
     ids_[id] = add({.name = name,

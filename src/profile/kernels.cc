@@ -52,7 +52,7 @@ using Sources = std::map<std::string, Span>;
 
 std::string text_of(const data_view& view) { return {view.data(), view.size()}; }
 
-/// Kernels have the names of instructions, as names of functions.
+/// Kernels have the names of instructions, changed to names of functions.
 std::string as_kernel(std::string instruction) {
   std::ranges::replace_if(
       instruction, [](char c) { return c == '.' || c == '-'; }, '_');
@@ -95,7 +95,7 @@ void add_program(const data_view& bytes, Sources& sources) {
   }
 }
 
-/// The programs are stats of the names of events.
+/// The programs are stored as stats of event names.
 void add_programs(pbf_reader metadata, Sources& sources) {
   while (metadata.next(plane::kEventNames)) {
     pbf_reader entry = metadata.get_message();
@@ -130,7 +130,7 @@ Names names_of_events(pbf_reader device) {
   return names;
 }
 
-/// Lines of steps and programs enclose those of kernels.
+/// Whether the line has kernels. Events of other lines, for steps and programs, enclose them.
 bool has_kernels(const std::string& line) {
   return line.starts_with("Stream #") || line == "XLA Ops";
 }
@@ -198,7 +198,7 @@ std::vector<KernelTime> kernels_of(std::string_view space) try {
   std::ranges::stable_sort(result, std::greater{}, &KernelTime::ps);
   return result;
 } catch (const protozero::exception&) {
-  return {};  // a plugin may write what is not such a message
+  return {};  // a plugin may write something else than such a message
 }
 
 }  // namespace tessera::profile

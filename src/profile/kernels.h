@@ -1,4 +1,4 @@
-// What kernels of an accelerator took, from what its plugin recorded.
+// The times of an accelerator's kernels, from its plugin's recording.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace tessera::profile {
 /// All runs of a kernel, on all devices.
 struct KernelTime {
   std::string name;
-  Span where = {};  // of the op whose program it belongs to, if the recording says so
+  Span where = {};  // of the op whose program the kernel belongs to, if it is recorded
   std::int64_t count = 0;
   std::int64_t ps = 0;
 };
 
-/// Of a serialized XSpace, the longest first. Empty if it has no kernels.
+/// The kernels of a serialized XSpace, the longest first. Empty if there are none.
 std::vector<KernelTime> kernels_of(std::string_view space);
 
 }  // namespace tessera::profile

@@ -53,7 +53,7 @@ struct Computation {
   Type local_type(ir::ValueId id) const;
 };
 
-/// The modules that values and equations belong to, as paths like `blocks_0/Dense_0`; empty where
+/// The modules that values and equations belong to, as paths like `blocks_0/Dense_0`; empty if
 /// there is none.
 struct Modules {
   std::vector<std::string> derived;    // per value: computed from parameters of this module alone

@@ -44,7 +44,7 @@ void Traced::add_executions() {
   }
 }
 
-/// Likewise for the programs of an accelerator.
+/// The same for the programs of an accelerator.
 void Traced::add_calls_of_accelerator() {
   std::map<std::string, std::int64_t> time;
   for (const run::DeviceCall& call : trace_.accelerator->calls) {

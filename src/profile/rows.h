@@ -1,4 +1,4 @@
-// Turns what the engine recorded into the rows of a profile.
+// Turns the engine's recording into the rows of a profile.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Trace {
   int rank = -1;  // the device of this process; -1 if one process computes for all devices
   int num_threads = 1;
   Peaks peaks;
-  /// Of the accelerator that ran the programs, if there is one.
+  /// The trace of the accelerator that ran the programs, if there is one.
   std::optional<run::DeviceTrace> accelerator = std::nullopt;
 };
 

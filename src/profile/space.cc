@@ -122,7 +122,7 @@ std::string to_xspace(const Space& space) {
   }
   for (const std::string& warning : space.warnings) writer.add_string(3, warning);
   writer.add_string(4, space.host);
-  return data + space.more;  // one message after the other is both joined
+  return data + space.more;  // concatenated messages are merged
 }
 
 // --- chrome://tracing

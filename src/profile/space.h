@@ -64,7 +64,7 @@ struct Space {
   std::vector<Plane> planes = {};
   std::vector<std::int64_t> steps = {};  // step numbers
   std::vector<std::string> warnings = {};
-  /// What another profiler recorded: a serialized XSpace, which is joined with this one.
+  /// The recording of another profiler: a serialized XSpace, which is merged with this one.
   std::string more = {};
 };
 

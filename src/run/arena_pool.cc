@@ -19,7 +19,7 @@ ArenaPool::Arenas::const_iterator ArenaPool::smallest_of(std::int64_t bytes) con
 std::int64_t ArenaPool::new_bytes(std::int64_t bytes) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (smallest_of(bytes) != free_.end()) return 0;
-  // What take() would free first.
+  // take() would first free the arenas beyond this.
   const std::int64_t most = std::max(most_needed_, needed_ + bytes);
   std::int64_t after = held_bytes_ + bytes;
   for (auto it = free_.rbegin(); it != free_.rend() && after > most; ++it) after -= (*it)->size();

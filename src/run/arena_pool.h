@@ -32,7 +32,7 @@ class ArenaPool {
 
   /// The bytes by which the pool would grow if an arena of this size were taken now.
   std::int64_t new_bytes(std::int64_t bytes) const;
-  /// Of all arenas, in use or not.
+  /// The bytes of all arenas, in use or not.
   std::int64_t held_bytes() const;
 
  private:
@@ -45,8 +45,8 @@ class ArenaPool {
   mutable std::mutex mutex_;
   Arenas free_;                   // by size
   std::int64_t held_bytes_ = 0;   // of all arenas
-  std::int64_t needed_ = 0;       // what the executions in flight asked for
-  std::int64_t most_needed_ = 0;  // at any time
+  std::int64_t needed_ = 0;       // bytes that the executions in flight asked for
+  std::int64_t most_needed_ = 0;  // the maximum of needed_ so far
   std::size_t num_in_use_ = 0;
 };
 

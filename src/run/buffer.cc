@@ -67,9 +67,9 @@ std::int64_t lines_of(std::int64_t bytes) {
   return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
 }
 
-/// Large memory that was freed last, for the next buffers of the same size. Fresh pages would be
-/// cleared when they are first written, which takes about as long as to write them: a program that
-/// is called again and again would pay for it in each of its results.
+/// The large blocks that were freed last, for the next buffers of the same size. The system clears
+/// fresh pages when they are first written, which takes about as long as writing them. A program
+/// that is called again and again would pay this for each of its results.
 class KeptMemory {
  public:
   static KeptMemory& instance() {
@@ -88,7 +88,7 @@ class KeptMemory {
     return nullptr;
   }
 
-  /// Keeps it instead of what has been there for the longest time, or frees it.
+  /// Keeps the block in place of the oldest one, or frees it.
   void give(void* data, std::int64_t lines) noexcept {
     if (!kKeeps || lines < kFewestLines || lines > kMostLines) return std::free(data);
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -128,18 +128,18 @@ class KeptMemory {
 
   std::mutex mutex_;
   std::array<Block, 8> blocks_ = {};
-  std::size_t next_ = 0;    // to be replaced
+  std::size_t next_ = 0;    // the next block to replace
   std::int64_t lines_ = 0;  // of all blocks
 };
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::int64_t kMostSmallLines = 0;  // reads before the start are found
+constexpr std::int64_t kMostSmallLines = 0;  // so that reads before the start are found
 #else
 constexpr std::int64_t kMostSmallLines = (64 << 10) / kAlignment;
 #endif
 
-/// malloc keeps small blocks at hand, posix_memalign does not: it takes ten times as long. The
-/// address of the block is kept in front of the aligned memory.
+/// malloc caches small blocks; posix_memalign does not and takes ten times as long. The address of
+/// the block is stored in front of the aligned memory.
 void* allocate_small(std::int64_t lines) {
   void* const block = std::malloc(static_cast<std::size_t>((lines + 1) * kAlignment));
   if (block == nullptr) return nullptr;

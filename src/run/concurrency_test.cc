@@ -16,7 +16,7 @@ namespace {
 
 using namespace testing;
 
-/// Calls `body` with the numbers from 0 to `count` - 1, each in a thread of its own.
+/// Calls `body` with the numbers from 0 to `count` - 1, each in its own thread.
 template <typename Body>
 void in_threads(int count, const Body& body) {
   std::vector<std::thread> threads;
@@ -285,7 +285,7 @@ TEST(ArenaPool, LargeArenasAreNotKeptTwice) {
   ArenaPool pool;
   { const ArenaPool::Lease large(pool, 1000); }
   {
-    // A small execution has the large arena when a large one comes.
+    // A small execution holds the large arena when a large execution comes.
     const ArenaPool::Lease small(pool, 10);
     EXPECT_EQ(pool.new_bytes(1000), 1000);
     const ArenaPool::Lease large(pool, 1000);

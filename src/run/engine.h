@@ -23,7 +23,7 @@ struct RegionTime {
   std::string name;
   Span span;
   std::int64_t count = 0;  // executions of the instruction
-  std::int64_t ns = 0;     // of all threads together
+  std::int64_t ns = 0;     // summed over all threads
   std::int64_t flops = 0;
   std::int64_t bytes = 0;
   std::int64_t communication_ns = 0;  // the part of `ns` in tasks that communicate
@@ -43,7 +43,7 @@ struct TaskTime {
 /// Bytes that an execution needs in addition to what this process already holds.
 struct NewMemory {
   std::int64_t arena = 0;    // temporaries
-  std::int64_t outputs = 0;  // that do not reuse donated inputs
+  std::int64_t outputs = 0;  // those that do not reuse donated inputs
   std::int64_t scratch = 0;  // of all threads
   std::int64_t total() const { return arena + outputs + scratch; }
 };
@@ -57,8 +57,8 @@ class Engine {
   static Engine& instance();
   ~Engine();
 
-  /// The number of threads that compute, including the calling one; at least 1. No more of them
-  /// compute at the same time than usable_cores(). It does not change results.
+  /// The number of threads that compute, including the calling one; at least 1. No more than
+  /// usable_cores() of them compute at the same time. The number does not change results.
   void set_num_threads(int count);
   int num_threads() const;
   /// Whether each worker stays on one NUMA node, if the process may use several; true at first.
@@ -68,7 +68,7 @@ class Engine {
   void set_nodes(std::optional<std::vector<NodeCpus>> nodes);
   /// The target of programs that this engine runs.
   Target target() const;
-  /// Whether something was computed, for which the engine may have started threads.
+  /// Whether anything has been computed, for which the engine may have started threads.
   bool has_computed() const;
 
   /// How many threads may compute for one group of devices at the same time, in executables that
@@ -81,7 +81,7 @@ class Engine {
   /// Runs the executable to its end and returns the tiles of each output. Several threads may call
   /// this at the same time: up to num_threads() executions run at once, of which one communicates
   /// with other processes. An output may reuse the buffers of a donated input. Throws RuntimeFault
-  /// when memory runs out, and rethrows what a kernel throws.
+  /// if memory runs out, and rethrows exceptions of kernels.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);
   /// Calls `on_begin`, which must not throw, after all memory has been allocated and before the
   /// first task runs. Nothing is written before that call: if an exception is thrown earlier,

@@ -534,7 +534,7 @@ TEST(Buffers, KeepLittleMemoryThatIsFree) {
     buffers.push_back(std::make_unique<Buffer>(kBytes + i * 64));
     before.insert(buffers.back()->data());
   }
-  buffers.clear();  // the last three fit in what is kept
+  buffers.clear();  // the last three fit in the kept memory
   for (int i = 0; i < 5; ++i) {
     buffers.push_back(std::make_unique<Buffer>(kBytes + i * 64));
     if (i >= 2) after.insert(buffers.back()->data());

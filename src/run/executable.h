@@ -38,8 +38,8 @@ class DeviceCopies {
   virtual void read(std::span<std::byte> to) const = 0;
 };
 
-/// Memory of one tile, aligned to 64 bytes and shared by the arrays that hold it. What a device of
-/// an accelerator has computed has no memory here until it is read.
+/// Memory of one tile, aligned to 64 bytes and shared by the arrays that hold it. A tile that a
+/// device of an accelerator has computed has no memory here until it is read.
 class Buffer {
  public:
   enum class Use : std::uint8_t { array, arena };
@@ -52,7 +52,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  /// The first call for a tile that only devices hold copies it here; it may throw RuntimeFault.
+  /// For a tile that only devices hold, the first call copies it here and may throw RuntimeFault.
   std::byte* data() {
     std::byte* data = data_.load(std::memory_order_acquire);
     return data != nullptr ? data : fetch();
@@ -63,7 +63,7 @@ class Buffer {
 
   /// nullptr if no device has this tile.
   std::shared_ptr<const DeviceCopies> copies() const;
-  /// nullptr before the memory is overwritten.
+  /// Must be set to nullptr before the memory is overwritten.
   void set_copies(std::shared_ptr<const DeviceCopies> copies);
 
   /// The peak of the bytes held by all buffers of this process, since the last reset.
@@ -91,8 +91,8 @@ class Kernel {
   virtual int num_parts() const { return 1; }
   /// Floating point operations of all parts if the kernel is compute-bound; else 0.
   virtual std::int64_t flops() const { return 0; }
-  /// Nanoseconds that it takes at least, where FLOPs and bytes do not show them; the greatest
-  /// number if they are unknown.
+  /// A lower bound of its duration in nanoseconds, where FLOPs and bytes do not show it; the
+  /// largest number if it is unknown.
   virtual std::int64_t least_ns() const { return 0; }
   /// Bytes of scratch memory that a thread needs to run a part.
   virtual std::int64_t scratch_bytes() const { return 0; }
@@ -142,8 +142,8 @@ struct Executable;
 class Transport;
 
 /// Which buffers of the control task hold a tile of a nested port. A carry alternates between two
-/// buffers, because what one step returns is what the next one reads. Both are the same if a step
-/// updates in place.
+/// buffers, because each step reads what the previous one has returned. Both buffers are the same
+/// if a step updates in place.
 struct TileBinding {
   std::uint32_t even = 0;  // buffer number at even steps
   std::uint32_t odd = 0;
@@ -194,12 +194,12 @@ struct Task {
   std::vector<std::uint32_t> successors;
   std::uint32_t num_predecessors = 0;
   /// Estimated nanoseconds from the start of this task to the end of the executable, along the
-  /// longest path of tasks. Of the tasks that can run, the one with the highest level goes first
+  /// longest path of tasks. Among the tasks that can run, the one with the highest level goes first
   /// (Adam, Chandy, Dickson 1974).
   std::int64_t level = 0;
   std::vector<SourceTile> written = {};  // tiles that it writes; their devices need the task
-  /// The kernel exchanges data with other processes, and waits for them. Of the tasks that do, one
-  /// runs at a time, beside those that compute.
+  /// Whether the kernel exchanges data with other processes, and waits for them. Only one such task
+  /// runs at a time, alongside those that compute.
   bool communicates = false;
 };
 
@@ -242,17 +242,17 @@ struct Executable {
   std::vector<DeadRange> dead_ranges;  // empty unless kIsPoisoned
   std::int64_t arena_bytes = 0;
   std::int64_t device_peak_bytes = 0;   // the most that one real device would hold, with arguments
-  std::int64_t device_arena_bytes = 0;  // the part of it that is no argument or result
+  std::int64_t device_arena_bytes = 0;  // the part of it that is not an argument or result
   bool communicates = false;            // some task exchanges data with other processes
-  /// The kernels take less time than to share their work with other threads. There are no control
-  /// tasks, and no task depends on a later one.
+  /// Whether the kernels take less time than sharing their work with other threads would. There are
+  /// no control tasks, and no task depends on a later one.
   bool is_short = false;
-  /// The same for the body of a loop, whose threads are awake already. Its instructions have no
-  /// collectives, so that nothing is counted. Its control tasks run short bodies, a known number of
-  /// times.
+  /// The same for the body of a loop, for which threads are already awake. Its instructions have no
+  /// collectives, so nothing has to be counted. Its control tasks run short bodies, a known number
+  /// of times.
   bool is_short_body = false;
   /// Per group of devices, the most that one of its devices would hold; empty if there are no
-  /// groups. In a process of one device only its own group has an entry that is not 0.
+  /// groups. In a process of one device, only the entry of its own group is not 0.
   std::vector<std::int64_t> group_peak_bytes;
   std::int64_t num_bodies = 0;  // different executables nested in this one
   std::vector<HeldBytes> held;  // their peak is device_peak_bytes

@@ -115,8 +115,8 @@ void Execution::finish(const TakenPart& taken, std::size_t thread) {
 }
 
 /// Releases the successors of a task that has ended, and continues the control task whose frame has
-/// ended with it. What ends thereby is settled in this loop and not by recursion, because the
-/// iterations of a body without kernels end one after the other in here.
+/// ended with it. Tasks that end as a result are settled in this loop and not by recursion, because
+/// all iterations of a body without kernels end here one after the other.
 void Execution::settle(TaskRef ref, std::size_t list) {
   Ended ended;  // besides `ref`; mostly empty
   while (true) {
@@ -175,8 +175,8 @@ void Execution::go_on(ControlFrame& control, Frame* next, std::size_t list, Ende
   }
 }
 
-/// Runs the frame if its executable is a short body, and counts it in `bodies`. After some of them
-/// one is made ready, so that other tasks do not wait for the whole loop.
+/// Runs the frame if its executable is a short body, and counts it in `bodies`. After kMostBodies
+/// bodies, the next one is made ready instead, so that other tasks do not wait for the whole loop.
 bool Execution::runs_here(Frame& frame, int& bodies) {
   constexpr int kMostBodies = 64;
   const Executable& executable = frame.executable();

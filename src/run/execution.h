@@ -26,24 +26,24 @@ struct ExecutionOptions {
   /// The most threads that may compute for one group of devices at the same time; 0: no limit.
   int threads_per_group = 0;
   bool has_timeline = false;
-  /// Short bodies of loops and branches run on the thread that ends the task before them, one after
-  /// the other, without their tasks being made ready.
+  /// Whether the thread that ends the task before them runs short bodies of loops and branches, one
+  /// after the other, without making their tasks ready.
   bool joins_short_bodies = false;
 };
 
-/// The state of one run of an executable. Threads use it at the same time. A thread that computes
-/// says so by enter() and leave(); between them it takes a part, runs it, and reports that by
-/// end_parts() after finish().
+/// The state of one run of an executable, which several threads use at the same time. A thread
+/// calls enter() before it computes and leave() afterwards. In between it takes a part, runs it,
+/// and reports that with end_parts(), after finish() if the task has ended.
 ///
-/// Each thread keeps the tasks that it has made ready in a list of its own, because their inputs
-/// are in its caches. So that tasks are still taken in the order of their levels, or nearly, it
-/// compares its list with one other list before each task (as Rihani, Sanders, Dementiev 2015 do).
+/// Each thread keeps the tasks that it has made ready in its own list, because their inputs are in
+/// its caches. To still take tasks nearly in the order of their levels, it compares its list with
+/// one other list before each task (as in Rihani, Sanders, Dementiev 2015).
 class Execution {
  public:
   Execution(Frame& root, const ExecutionOptions& options);
 
   void enter() { num_inside_.fetch_add(1, std::memory_order_acq_rel); }
-  /// True if the execution is over. Then nobody will take a part of it any more.
+  /// Returns true if the execution is over. Then no thread will take a part of it any more.
   bool leave() { return num_inside_.fetch_sub(1, std::memory_order_acq_rel) == 1 && has_ended(); }
   /// How many threads are between enter() and leave().
   int num_inside() const { return num_inside_.load(std::memory_order_acquire); }
@@ -59,7 +59,7 @@ class Execution {
   bool has_communication() const {
     return communication_.level() != ReadyTasks::kNothing && !is_communicating_;
   }
-  /// Makes the successors of the task ready, when all its parts have ended.
+  /// Call this when all parts of the task have ended. Makes the successors of the task ready.
   void finish(const TakenPart& taken, std::size_t thread = 0);
   /// Reports that the part that was taken, and others of its task, have run.
   void end_parts(const TakenPart& taken);
@@ -105,7 +105,7 @@ class Execution {
   Frame& root_;
   const bool has_groups_;
   bool joins_short_bodies_ = false;  // from the end of the constructor on
-  std::vector<ReadyTasks> lists_;    // per thread that can run; one if those of groups are limited
+  std::vector<ReadyTasks> lists_;    // per thread that can run; one if groups are limited
   ReadyTasks communication_;         // tasks that communicate, whatever their group
   std::atomic<bool> is_communicating_ = false;
   std::atomic<int> num_inside_ = 0;

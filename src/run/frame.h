@@ -12,13 +12,13 @@ namespace tessera::run {
 
 class ControlFrame;
 
-/// The state of one executable. Threads that run its tasks use it without a mutex: what they count
-/// is atomic, and what else changes is changed by start(), bind() and move(), while no task runs.
+/// The state of one executable. Threads that run its tasks use it without a mutex: counters are
+/// atomic, and everything else is changed only by start(), bind() and move(), while no task runs.
 class Frame {
  public:
   static constexpr int kOneNode[] = {1};
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
-  /// `threads_up_to` has for each NUMA node whose threads compute how many there are on it and the
+  /// `threads_up_to`: per NUMA node whose threads compute, the number of threads on it and on the
   /// nodes before it. It must outlive the frame.
   Frame(const Executable& executable, const Binding& binding, ControlFrame* loop,
         std::span<const int> threads_up_to = kOneNode);
@@ -33,7 +33,7 @@ class Frame {
   /// Begins a run, in which all tasks wait for their predecessors. Tasks of an earlier run must
   /// have been armed again.
   void start();
-  /// A whole run on this thread, for a short body.
+  /// Does a whole run on this thread, for a short body.
   void run_in_order();
 
   const Executable& executable() const { return executable_; }
@@ -61,10 +61,10 @@ class Frame {
     num_pending_[task].store(all, std::memory_order_relaxed);  // for the next run
     return true;
   }
-  /// The number of a part that no thread has taken yet, or kNoPart. The parts of a task are dealt
-  /// out to the nodes by their numbers of threads, each a range, because neighbouring parts of one
-  /// task after the other read and write the same memory. A node whose parts have all been taken
-  /// takes those of others.
+  /// The number of a part that no thread has taken yet, or kNoPart. Each node gets a range of a
+  /// task's parts, in proportion to its number of threads, because neighbouring parts of successive
+  /// tasks read and write the same memory. A node whose parts have all been taken takes parts of
+  /// other nodes.
   int claim_part(std::uint32_t task, int node = 0) {
     for (int i = 0; i < num_nodes_; ++i) {
       const int other = node + i < num_nodes_ ? node + i : node + i - num_nodes_;
@@ -94,11 +94,11 @@ class Frame {
     if (num_parts_[task] == 1) return count == 1;
     return parts_left_[task].fetch_sub(count, std::memory_order_acq_rel) == count;
   }
-  /// Makes a task with several parts as it was before the run. Call this when all its parts have
-  /// ended and no thread can claim any.
+  /// Resets a task with several parts to its state before the run. Call this when all its parts
+  /// have ended and no thread can claim any.
   void arm(std::uint32_t task);
-  /// Call this before the successors of the task may start. True if it was the last task of the
-  /// run, which then has no successors.
+  /// Call this before the successors of the task may start. Returns true if it was the last task of
+  /// the run, which has no successors.
   bool end_task(std::uint32_t task) {
     poison_.task_ended(task);
     return tasks_left_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -1,4 +1,4 @@
-// Parts go to the threads of the node that had the same parts of the tasks before.
+// Parts go to threads of the node that ran the same parts of earlier tasks.
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>

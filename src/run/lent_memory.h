@@ -1,4 +1,4 @@
-// Memory of somebody else as that of a buffer.
+// Buffers that use memory which the caller owns.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace tessera::run {
 
-/// What a Buffer is given instead of memory of its own: Buffer::data() is then this memory, which
-/// is given back when the buffer is gone. It must be aligned as a buffer's own, and is never
-/// written.
+/// A Buffer gets this instead of memory of its own: Buffer::data() then returns this memory, which
+/// is given back when the buffer is destroyed. It must be aligned like a buffer's own memory, and
+/// is never written.
 class LentMemory final : public DeviceCopies {
  public:
   LentMemory(std::span<std::byte> bytes, std::function<void()> give_back)

@@ -23,7 +23,7 @@ void Measurements::reset_counts() {
 }
 
 /// Control tasks run no kernel themselves, so count() is never called for them. Their collectives,
-/// such as what a group's task receives, are counted here.
+/// such as the transfers that a group's task receives, are counted here.
 void Measurements::count_transfers(const Executable& executable) {
   for (const Task& task : executable.tasks) {
     if (task.control != nullptr) count_collectives(executable.instructions[task.instruction]);

@@ -11,14 +11,14 @@
 
 namespace tessera::run {
 
-/// What is noted of an execution while it runs.
+/// Notes about an execution while it runs.
 struct ExecutionNotes {
   std::map<const Instruction*, RegionTime> timed;
   ExecutionRecord record;
 };
 
-/// Threads that run executions count and add at the same time. What is measured changes only while
-/// nothing runs.
+/// Threads that run executions count and add concurrently. The set of things that are measured
+/// changes only while nothing runs.
 class Measurements {
  public:
   bool times_regions() const { return is_profiling_; }
@@ -27,14 +27,14 @@ class Measurements {
   /// Whether parts are timed.
   bool times_parts() const { return times_regions() || is_traced(); }
 
-  /// Whether more is noted of tasks than which collectives they run.
+  /// Whether anything besides their collectives is noted about tasks.
   bool notes_tasks() const { return times_parts() || has_timeline(); }
 
   void begin(ExecutionNotes& notes, const Executable& executable, int caller) const {
     if (is_traced()) Recorder::begin(notes.record, executable, caller);
   }
-  /// Counts the instruction of a task of which a part starts, once per execution of the
-  /// instruction.
+  /// Call this when a part of a task starts. Counts the task's instruction, once per execution of
+  /// the instruction.
   void count(ExecutionNotes& notes, TaskRef ref) {
     const Executable& executable = ref.frame->executable();
     const std::uint32_t number = executable.tasks[ref.task].instruction;
@@ -43,7 +43,7 @@ class Measurements {
   }
   void add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
            Clock::time_point end);
-  /// Counts the collectives of an execution of which nothing else is noted.
+  /// Counts the collectives of an execution about which nothing else is noted.
   void count_alone(const Executable& executable);
   /// Stores the counts, times and records of an execution that has ended. If memory runs out here,
   /// that is a fault of the execution.
@@ -67,7 +67,7 @@ class Measurements {
   void keep_times(const ExecutionNotes& notes);
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
 
-  mutable std::mutex mutex_;  // for what is measured, and the notes of executions
+  mutable std::mutex mutex_;  // for the measurements and the notes of executions
   CollectiveCounts counts_;
   bool is_profiling_ = false;
   std::vector<RegionTime> profile_;

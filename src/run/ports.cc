@@ -15,7 +15,7 @@ namespace {
 void make_private(Tiles& tiles) {
   for (BufferPtr& tile : tiles) {
     if (const BufferPtr counted = tile; counted.use_count() == 2) {
-      tile->data();  // in host memory before the copies go
+      tile->data();  // copy to host memory before the device copies go
       tile->set_copies(nullptr);
       continue;
     }

@@ -29,7 +29,7 @@ struct RootBuffers {
 class PortBuffers {
  public:
   PortBuffers(const std::vector<Tiles>& inputs, const std::vector<Tiles>& outputs);
-  /// Where the tile of a place outside of the arena begins.
+  /// Where the tile of a place outside the arena begins.
   std::byte* find(const Place& place) const {
     const bool is_input = place.space == Place::Space::input;
     return buffers_[first_[(is_input ? 0 : num_inputs_) + place.port] + place.tile];

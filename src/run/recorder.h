@@ -25,9 +25,10 @@ struct PartTime {
   std::uint32_t site;
   std::uint32_t run;   // which run of the site's executable; equal for all tasks of an iteration
   std::uint32_t task;  // of the site's executable
-  /// Of a task that communicates, whatever thread ran it.
+  /// For a task that communicates, whatever thread ran it.
   static constexpr int kCommunicator = -1;
-  /// Callers of execute() are 0 and, while other executions are in flight, from here on.
+  /// Callers of execute() have number 0 or, while other executions are in flight, numbers from here
+  /// on.
   static constexpr int kMoreCallers = 5000;
   int thread;  // from 1 on: workers
   std::int64_t start_ns;
@@ -67,7 +68,7 @@ inline std::int64_t ns_of(Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
 
-/// What is recorded of an execution while it runs.
+/// The record of an execution while it runs.
 class ExecutionRecord {
  private:
   friend class Recorder;

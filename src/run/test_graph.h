@@ -12,7 +12,7 @@ namespace tessera::run::testing {
 using Buffers = std::span<std::byte* const>;
 using Body = std::function<void(Buffers, int part)>;
 
-/// Two nodes with a CPU each; it is the same one where there is only one.
+/// Two nodes with one CPU each; both have the same CPU if there is only one.
 inline std::vector<NodeCpus> two_nodes() {
   const std::vector<int> cpus = allowed_cpus();
   return {{cpus.front()}, {cpus.back()}};

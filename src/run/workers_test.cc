@@ -28,7 +28,7 @@ struct RandomProgram {
   explicit RandomProgram(unsigned seed) : random(seed) {}
   int below(int limit) { return std::uniform_int_distribution<int>(0, limit - 1)(random); }
 
-  /// Takes from nothing to some microseconds, or sleeps, so that other threads fall asleep too.
+  /// Takes between no time and some microseconds, or sleeps, so that other threads fall asleep too.
   static void take_time(int kind) {
     if (kind == 0) return std::this_thread::sleep_for(std::chrono::microseconds(120));
     const auto end = Clock::now() + std::chrono::nanoseconds(kind * 50);
@@ -65,7 +65,7 @@ struct RandomProgram {
                     .bodies = {},
                     .end = {}};
     const bool is_scan = control.kind == Control::Kind::scan;
-    // More rounds than threads run without looking for other tasks.
+    // More rounds than a thread runs without looking for other tasks.
     control.length = depth == 2 && below(8) == 0 ? 150 : below(6);
     const int times = is_scan ? static_cast<int>(control.length) : 1;
     const Graph body = make(num_runs * times, depth + 1);

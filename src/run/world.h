@@ -13,11 +13,11 @@ class Transport;
 /// pipeline. The devices of a mesh are divided among the processes of each group, or among all:
 /// each process owns a block of consecutive ids (mesh/blocks.h).
 struct World {
-  /// To all processes; nullptr: this process computes for all devices.
+  /// The transport to all processes; nullptr: this process computes for all devices.
   Transport* transport = nullptr;
   int num_groups = 1;
-  /// If there are several groups: the devices of each. A mesh with as many devices is that of a
-  /// group, any other one is that of all groups together.
+  /// If there are several groups: the number of devices of each. A mesh with this many devices is
+  /// the mesh of a group; any other mesh is that of all groups together.
   std::int64_t devices_per_group = 0;
 
   int rank() const;
@@ -26,14 +26,14 @@ struct World {
   /// The group of a process.
   int group_of(int rank) const { return rank / processes_per_group(); }
   int group() const { return group_of(rank()); }
-  /// How many processes share one copy of what lies on the mesh.
+  /// How many processes share one copy of the values on the mesh.
   int processes_of(const Mesh& mesh) const;
   /// Whether these processes can own equally many devices of the mesh.
   bool can_hold(const Mesh& mesh) const;
 };
 
-/// The processes to which this thread belongs: those of the run, unless it computes in a world of
-/// its own.
+/// The processes to which this thread belongs: those of the run, unless it computes in its own
+/// world.
 const World& world();
 /// Sets the processes of the run. Call this before anything is computed.
 void set_world(const World& world);

@@ -90,8 +90,8 @@ class Emitter {
   const EmitOptions& options_;
 };
 
-/// The attribute of each input: donated ones give their memory to the first output that has their
-/// type and none yet.
+/// The attribute of each input: a donated input gives its memory to the first output of its type
+/// that has none yet.
 std::vector<std::string> donations(const std::vector<Type>& inputs, const Values& outputs,
                                    const EmitOptions& options) {
   std::vector<std::string> attributes(inputs.size());

@@ -4,7 +4,7 @@
 //
 // All devices of the mesh run the same program, as replicas: replica i is the device with id i. Its
 // types are those of tiles, and collectives name the replicas that exchange data. Tiles that
-// differ in size are padded to the largest; what is read behind the end of a tile never reaches a
+// differ in size are padded to the largest; elements read beyond the end of a tile never reach a
 // result.
 //
 // Throws UserError, naming op and line, for what StableHLO cannot express.
@@ -20,15 +20,15 @@ namespace tessera::stablehlo {
 struct EmitOptions {
   /// Per input: whether its memory may be reused. Missing entries are false.
   std::vector<bool> donated = {};
-  /// Whether bf16 is converted to f32 before it is multiplied: CPU clients refuse products of bf16
-  /// that are f32. Accelerators have units for them.
+  /// Whether bf16 is converted to f32 before it is multiplied: CPU clients refuse bf16 products
+  /// with f32 results. Accelerators have units for these.
   bool widens_products = false;
-  /// Whether attention in bf16 and f16 calls kernels of cuDNN, which hold no scores. XLA for
-  /// NVIDIA's devices of compute capability 8.0 and newer knows them.
+  /// Whether attention in bf16 and f16 calls cuDNN's kernels, which never hold all scores in
+  /// memory. XLA knows these kernels for NVIDIA devices of compute capability 8.0 and newer.
   bool fuses_attention = false;
-  /// Dimensions of products of bf16 and f16 with at least this many elements are padded to a
-  /// multiple of 64, unless they are one of 8; 0: none are. Tensor cores multiply rows of a
-  /// multiple of 16 bytes, and need about three times as long for others.
+  /// Dimensions of bf16 and f16 products with at least this many elements are padded to a multiple
+  /// of 64, unless they are a multiple of 8; 0: none are. Tensor cores multiply rows whose length
+  /// is a multiple of 16 bytes, and take about three times as long for others.
   std::int64_t pads_products_from = 0;
 };
 

@@ -1,5 +1,5 @@
-// Collectives in one process: if it computes for all devices, a sequence of them is one copy or one
-// sum. The maker of a partial value may write the sum.
+// Collectives in one process: if it computes for all devices, a sequence of collectives becomes one
+// copy or one sum. The equation that makes a partial value may write the sum.
 #include <algorithm>
 #include <bit>
 
@@ -58,7 +58,8 @@ std::size_t place_in(const std::vector<ValueId>& values, ValueId value) {
   return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-/// Whether every element keeps its index, alone or summed with those of other devices.
+/// Whether every element keeps its index, whether it is moved or summed with those of other
+/// devices.
 bool keeps_indices(const Equation& equation) {
   return is_reducing(equation) ||
          (*equation.op->host == "move" && !equation.attributes.has("sources"));
@@ -69,8 +70,8 @@ bool lies_within(const Sharding& inside, const Sharding& around) {
   return std::equal(around.dims.begin(), around.dims.end(), inside.dims.begin(), is_prefix);
 }
 
-/// Whether a tree over all atoms adds in the same order as a tree of trees, with the inner ones
-/// over the last atoms.
+/// Whether one summation tree over all atoms adds in the same order as a tree of trees whose inner
+/// trees are over the last atoms.
 bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const AtomList& inner) {
   if (all == inner) return true;
   std::uint64_t leaves = 1;
@@ -81,8 +82,8 @@ bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const Atom
 
 }  // namespace
 
-/// What the elements of a result are made from, if a collective without other readers is skipped.
-/// `between` is the operand of `reader` that the skipped collective would give.
+/// The origin of a result's elements if a collective without other readers is skipped. `between` is
+/// the result of the skipped collective, an operand of `reader`.
 std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation& reader,
                                                 ValueId result) const {
   const Equation& maker = function_.equations[fusion_.definition[between]];
@@ -100,7 +101,7 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
   const AtomList all = resolved_atoms(layouts_[origin.value], layouts_[result]);
   const AtomList inner = resolved_atoms(layouts_[origin.value], layouts_[between]);
   if (!lies_within(to, from) || !is_one_tree(atoms_, all, inner)) return std::nullopt;
-  // The maker of the summands may write the sum only if it knows where they go.
+  // The equation that makes the summands may write the sum only if it knows where they go.
   const AtomList known = used_atoms(from);
   const AtomList needed = used_atoms(to);
   const bool is_known =

@@ -13,8 +13,8 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// A product whose sum also goes over the pieces of several devices. Empty if their grains would
-/// not be added in the order in which the sums of the devices are.
+/// A product whose sum also goes over the pieces of several devices. nullopt if the grains would be
+/// added in another order than the sums of the devices.
 std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::size_t pieces) {
   if (pieces == 1) return problem;
   const std::size_t leaves = problem.leaf_ends.size();
@@ -35,7 +35,7 @@ std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::
 /// The tiles into which a product, or a sum of products over devices, is written: one tile, or a
 /// grid of tiles.
 struct Grid {
-  std::vector<Box> rows, columns;  // of the result's rows and columns; empty: one tile has all
+  std::vector<Box> rows, columns;  // of the result's rows and columns; empty: one tile has them all
   std::vector<TileRef> tiles;      // row by row
 
   std::vector<std::int64_t> words() const {
@@ -69,8 +69,8 @@ std::size_t place_in(std::vector<Box>& boxes, const Box& box) {
   return i;
 }
 
-/// Whether the boxes cover everything, and cutting there leaves only few rows of a micro-tile
-/// unused. With more of them a copy is cheaper.
+/// Whether the boxes cover everything, and cutting at their borders leaves only few rows of
+/// micro-tiles unused. With more unused rows, a copy is cheaper.
 bool is_cut_well(const std::vector<Box>& boxes, std::int64_t whole, std::int64_t unit) {
   const auto padded = [&](std::int64_t size) { return (size + unit - 1) / unit * unit; };
   std::int64_t size = 0, cut = 0;
@@ -81,8 +81,8 @@ bool is_cut_well(const std::vector<Box>& boxes, std::int64_t whole, std::int64_t
   return size == whole && 10 * cut <= 11 * padded(whole);
 }
 
-/// The tiles of the sum into which the summands of the devices go. Empty if they do not form a grid
-/// over rows and columns, or the grid is too fine.
+/// The tiles of the sum into which the devices' summands go. nullopt if they do not form a grid
+/// over rows and columns, or if the grid is too fine.
 std::optional<Grid> grid_of(const LowerContext& context, ValueId partial, ValueId sum,
                             const std::vector<AtomDigits>& summands, const ResultDims& dims) {
   constexpr std::int64_t kRows = 8, kColumns = 16;  // about the size of a micro-tile
@@ -134,10 +134,10 @@ std::vector<std::int64_t> cut_outer(OffsetTable& outer, const std::vector<Box>& 
 /// Products, or sums of products over devices, that one task computes. Their operands have the same
 /// extents, and all have the same B.
 struct Products {
-  AtomDigits digits;  // of the first piece of the first one
+  AtomDigits digits;  // of the first piece of the first product
   StridedTile a, b;
-  std::size_t pieces = 1;  // over which each is summed
-  Grid grid;               // of the first one
+  std::size_t pieces = 1;  // over which each product is summed
+  Grid grid;               // of the first product
   std::vector<TileRef> of_a, of_b, results = {};
   std::size_t count = 0;
 };
@@ -206,7 +206,7 @@ class ProductList {
   std::map<std::vector<std::int64_t>, std::size_t> last_;
 };
 
-/// Products that sum over devices directly, so that no partial result is written. Empty if the
+/// Products that sum over devices directly, so that no partial result is written. nullopt if the
 /// parts differ in extents.
 std::optional<std::vector<Products>> sums_of(const LowerContext& context, const Equation& equation,
                                              ValueId sum, const Contraction& contraction) {
@@ -232,7 +232,7 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
   }
   ProductList list(context, equation, contraction);
   for (auto& [summands, grid] : all) {
-    // The maker writes either the whole sum or nothing of it.
+    // The equation writes either the whole sum or nothing of it.
     const TileRef first = {partial, layout.tile_at(summands[0])};
     list.add(summands,
              is_scattered ? std::move(*grid) : Grid{.rows = {}, .columns = {}, .tiles = {first}});
@@ -251,7 +251,7 @@ std::vector<Products> products_of(const LowerContext& context, const Equation& e
   return std::move(list.products);
 }
 
-/// The problems of these products; empty in the same cases as repeated(), and if several problems
+/// The problems of these products; nullopt in the same cases as repeated(), and if several problems
 /// would have sections.
 std::optional<std::vector<kernels::GemmProblem>> problems_of(const LowerContext& context,
                                                              const Equation& equation,
@@ -276,7 +276,8 @@ std::optional<std::vector<kernels::GemmProblem>> problems_of(const LowerContext&
   return problems;
 }
 
-/// One task for each. Empty if a sum over devices has another order than the sums of the devices.
+/// One task for each. nullopt if the sum over devices would be added in another order than the sums
+/// of the devices.
 std::optional<std::vector<TileTask>> tasks_of(const LowerContext& context, const Equation& equation,
                                               const std::vector<Products>& all,
                                               const Contraction& contraction) {

@@ -24,12 +24,12 @@ struct ResultDims {
 struct Contraction {
   ResultDims dims;
   std::size_t a = 0;  // which operand is A; the other one is B
-  /// The products for the tile with these digits, given where its operands are read. Each gives a
-  /// part of the rows. If there are several, none of them may have sections.
+  /// The products for the tile with these digits, given where its operands are read. Each product
+  /// computes part of the rows. If there are several, none of them may have sections.
   std::function<std::vector<kernels::GemmProblem>(const StridedTile& a, const StridedTile& b,
                                                   const AtomDigits& digits)>
       make;
-  /// What the products depend on besides the extents of the operands; may be missing.
+  /// Everything except the extents of the operands that the products depend on; may be missing.
   std::function<std::vector<std::int64_t>(const AtomDigits& digits)> key = nullptr;
 };
 

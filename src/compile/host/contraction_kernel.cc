@@ -62,7 +62,7 @@ class GemmKernel final : public run::Kernel {
   }
 
  private:
-  // Each part of a plan, the longest first, goes where the least work is so far.
+  // Assigns the parts of plans, the longest first, to wherever there is the least work so far.
   void distribute() {
     std::vector<const kernels::GemmPlan*> longest;
     for (const kernels::GemmPlan& plan : plans_) longest.push_back(&plan);
@@ -87,7 +87,7 @@ class GemmKernel final : public run::Kernel {
   ProductOperands operands_;
 };
 
-/// Products in another way: of vectors, by channel, or of operands that are gathered.
+/// Products that are computed in another way: of vectors, by channel, or of gathered operands.
 template <class Products, class Element>
 class ProductsKernel final : public run::Kernel {
  public:
@@ -112,8 +112,8 @@ class ProductsKernel final : public run::Kernel {
   ProductOperands operands_;
 };
 
-/// Into how many pieces to cut each of `products` products of `rows` rows that are left when every
-/// worker has as many as the others. Pieces have enough rows for a tile.
+/// Into how many pieces to cut each of the `products` products of `rows` rows that are left over
+/// when all workers have equally many. Pieces have enough rows for a tile.
 std::int64_t pieces_of_each(std::int64_t products, std::int64_t rows, std::int64_t workers) {
   constexpr std::int64_t kFewestRows = 8;
   std::int64_t best = 1;
@@ -124,11 +124,11 @@ std::int64_t pieces_of_each(std::int64_t products, std::int64_t rows, std::int64
   return best;
 }
 
-/// Products of one micro-tile each, which plans do not cut: those that are left when every worker
-/// has as many as the others are cut along their rows, so that more workers share them.
+/// Plans do not cut products of one micro-tile each. The products that are left over when all
+/// workers have equally many are cut along their rows here, so that more workers share them.
 void cut_left_over(std::vector<kernels::GemmProblem>& problems, int num_workers) {
   constexpr std::size_t kMostRows = 16, kMostColumns = 32;
-  constexpr std::size_t kFewestTerms = 1 << 14;  // of a product that is worth it
+  constexpr std::size_t kFewestTerms = 1 << 14;  // of a product that is worth cutting
   const std::size_t rows = problems[0].a.outer.size();
   for (const kernels::GemmProblem& p : problems) {
     if (p.products > 1 || p.a.batch.size() > 1 || !p.row_ends.empty() || rows == 0 ||
@@ -162,7 +162,7 @@ std::shared_ptr<const run::Kernel> kernel_of(std::optional<Products> products,
   return std::make_shared<ProductsKernel<Products, Element>>(*std::move(products), operands);
 }
 
-/// Null if they are products like others.
+/// nullptr if they are ordinary products.
 std::shared_ptr<const run::Kernel> special_kernel(const std::vector<kernels::GemmProblem>& problems,
                                                   const ProductOperands& operands) {
   using namespace kernels;

@@ -1,4 +1,4 @@
-// The kernels of products of matrices.
+// The kernels of matrix products.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace tessera::compile::host {
 
 constexpr std::size_t kMostTiles = 64;  // buffers of A, B or C in one task
 
-/// What the buffers of the operands hold, and where their tiles begin.
+/// What the operands' buffers hold, and where their tiles begin.
 struct ProductOperands {
   ProductOperands(const LowerContext& context, const Equation& equation, const StridedTile& a,
                   const StridedTile& b)
@@ -22,7 +22,7 @@ struct ProductOperands {
         a_offset(a.offset),
         b_offset(b.offset) {}
   DType dtype;
-  DotUnit dot_unit;  // of bf16
+  DotUnit dot_unit;  // for bf16
   int num_workers;
   CacheSizes caches;
   std::int64_t a_offset;

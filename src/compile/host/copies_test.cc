@@ -1,4 +1,4 @@
-// Copies that are not made: of padding before windows, and of products that are outputs.
+// Copies that are avoided: of padding before windows, and of products that are outputs.
 #include <gtest/gtest.h>
 #include <limits>
 

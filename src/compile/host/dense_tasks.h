@@ -84,7 +84,7 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
 inline DType dtype_of(const LowerContext& context, ValueId id) {
   return context.function().type(id).dtype;
 }
-/// The bytes of the range of a value that goes with these digits.
+/// The bytes of the range of a value for these digits.
 inline std::int64_t box_bytes(const LowerContext& context, ValueId id, const AtomDigits& digits) {
   return size_bytes(Type{dtype_of(context, id), context.box(id, digits).size});
 }

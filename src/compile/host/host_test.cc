@@ -1,4 +1,4 @@
-// Fusion and memory planning: what they promise, checked on programs by hand and on random ones.
+// Fusion and memory planning: checks their guarantees on handwritten programs and on random ones.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
@@ -80,7 +80,7 @@ TEST(Fuse, DiamondAroundAReductionHasNoCycle) {
   const ValueId total = p.sum(e, {0});
   const ValueId wide = p.broadcast(total, {1}, {4, 8});
   const Function f = on_one_device(p, {ops::div(p.b, e, wide)});
-  // Sums of columns are known when all rows are.
+  // Sums of columns are known only once all rows are.
   EXPECT_EQ(nodes_of(f), "exp reduce_sum | div");
 }
 
@@ -183,7 +183,7 @@ TEST(Fuse, ViewsTakeNoMemoryUntilTheyAreOutputs) {
 }
 
 TEST(Fuse, ProductsWriteWhatATransposeGives) {
-  // Attention's sums over positions, [batch, head, position, 3], as rows of all heads.
+  // Attention's weighted sums over positions, [batch, head, position, 3], as rows of all heads.
   Program p{Mesh()};
   const ValueId product = ops::dot_general(
       p.b, p.input({2, 4, 5, 6}), p.input({2, 4, 6, 3}),
@@ -193,10 +193,10 @@ TEST(Fuse, ProductsWriteWhatATransposeGives) {
   const Function f = on_one_device(p, {ops::exp(p.b, flat)});
   EXPECT_EQ(nodes_of(f), "dot_general | exp");
   EXPECT_EQ(num_buffers(fuse(f)), 4);  // the inputs, the product and the result
-  // Who reads it as it is sees it so.
+  // If another equation reads the product itself, the product keeps its own order.
   const Function g = on_one_device(p, {ops::exp(p.b, flat), ops::exp(p.b, product)});
   EXPECT_EQ(nodes_of(g), "dot_general | transpose | exp | exp");
-  // Columns are those of one operand, next to each other.
+  // Columns must come from one operand and be adjacent.
   const ValueId columns_first = p.transpose(product, {3, 0, 1, 2});
   EXPECT_EQ(fuse(on_one_device(p, {ops::exp(p.b, columns_first)})).nodes.size(), 2U);
   const ValueId heads_last = p.transpose(product, {0, 2, 3, 1});
@@ -345,18 +345,18 @@ TEST(Fuse, CheapValuesAreRepeatedIfThatReadsNoMore) {
   const ValueId centered = centered_by(x);
   const Function f = on_one_device(p, {centered_by(p.mul(centered, centered))});
   EXPECT_EQ(nodes_of(f), "reduce_sum | sub mul reduce_sum | sub mul sub");
-  // A sum of two arrays is one read instead of two.
+  // Reading the sum of two arrays is one read instead of two.
   const Function g = on_one_device(p, {centered_by(p.add(x, y))});
   EXPECT_EQ(nodes_of(g), "add reduce_sum | sub");
-  // Nor is an exponential.
+  // An exponential is not computed again either.
   const Function h = on_one_device(p, {centered_by(ops::exp(p.b, x))});
   EXPECT_EQ(nodes_of(h), "exp reduce_sum | sub");
 }
 
 // --- memory --------------------------------------------------------------------------------------
 
-/// Says what is wrong with a plan; empty when every order of tasks that respects the dependencies
-/// gives each task the tiles that it wants to read.
+/// Says what is wrong with a plan. Finds nothing if every order of tasks that respects the
+/// dependencies gives each task the tiles that it wants to read.
 class PlanCheck {
  public:
   PlanCheck(const HostProgram& program, const run::Executable& executable)
@@ -457,7 +457,7 @@ class PlanCheck {
     }
   }
 
-  /// Scratch meets no other buffer of its task.
+  /// Scratch overlaps no other buffer of its task.
   void check_scratch(std::size_t id, const std::vector<std::uint32_t>& places, std::size_t which) {
     const TileTask& task = *tasks_[id];
     const auto bytes = [&](std::size_t i) {
@@ -497,7 +497,7 @@ class PlanCheck {
   std::string fault_;
 };
 
-/// Plans a function and looks whether the plan is right, as written and in another order.
+/// Plans a function and checks the plan, in program order and in another order.
 run::Executable checked_plan(const Function& function, const CompileOptions& options) {
   const HostProgram program = lower(function);
   run::Executable executable = plan_memory(program, options);
@@ -539,7 +539,7 @@ TEST(Lower, PartsOfAReductionShareTheirScratch) {
   EXPECT_GT(task.kernel->num_parts(), 1);
   ASSERT_EQ(task.scratch.size(), 1U);
   EXPECT_GT(task.scratch[0], 0);
-  // Not one for each thread as well.
+  // There is no additional scratch per thread.
   EXPECT_EQ(task.kernel->scratch_bytes(), 0);
 }
 
@@ -575,7 +575,7 @@ TEST(PlanMemory, TheCheckFindsPlantedFaults) {
       num_found += PlanCheck(program, bad).fault().empty() ? 0 : 1;
     }
   }
-  // An edge around a longer path says nothing new; those between neighbours do.
+  // An edge that bypasses a longer path is redundant; edges between neighbours are not.
   EXPECT_GE(num_edges, 12);
   EXPECT_GE(num_found, 11);
   run::Executable same_place = good;
@@ -604,7 +604,7 @@ TEST(PlanMemory, AnOptimiserUpdatesDonatedBuffersInPlace) {
   constexpr std::int64_t kWeights = 64 * 32 * 4;
   const run::Executable apart = checked_plan(f, no_donation(f));
   EXPECT_EQ(apart.outputs[1].alias, -1);
-  // The gradient lies in the memory of a result that has its own.
+  // The gradient lies in the memory of a result, if the result has its own.
   EXPECT_EQ(apart.device_peak_bytes - in_place.device_peak_bytes, kWeights);
 }
 
@@ -644,7 +644,7 @@ TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
   }
   const run::Executable plan = plan_memory(program, no_donation(f));
   EXPECT_EQ(PlanCheck(program, plan).fault(), "");
-  // That of %1; %2 lies in the memory of the result.
+  // The memory of %1; %2 lies in the memory of the result.
   EXPECT_EQ(plan.arena_bytes, 64);
 }
 

@@ -33,7 +33,7 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
                                                  const ir::Function& function,
                                                  const ir::Equation& equation, DType dtype);
 /// The same for a sum that threads may add up while its terms are computed (is_column_sum). In fast
-/// numerics these are the grains of the tile.
+/// numerics, the cuts are then those of the tile's grains.
 std::vector<std::vector<std::int64_t>> column_cuts(const Layout& layout, const AtomDigits& digits,
                                                    const ir::Function& function,
                                                    const ir::Equation& equation);

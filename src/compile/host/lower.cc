@@ -204,7 +204,7 @@ bool is_collective(const LowerContext& context, const Equation& equation) {
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
-/// What a collective moves, computed from the tiles that its tasks really read.
+/// What a collective moves, computed from the tiles that its tasks actually read.
 std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const Equation& equation,
                                                const std::vector<TileTask>& tasks) {
@@ -217,7 +217,7 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
       group = std::max(group, static_cast<std::int64_t>(summands.size()));
     }
   } else if (context.transport() != nullptr) {
-    group = num_sources(context, equation);  // the tasks are those of the own devices
+    group = num_sources(context, equation);  // the tasks cover only this process's devices
   }
   // If a dimension has fewer elements than shards, tiles may be empty and read nothing.
   for (const TileTask& task : tasks) {
@@ -266,7 +266,7 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
 
 namespace {
 
-/// A collective with no remaining work is counted where its work was done.
+/// A collective without any work left is counted in the instruction that did its work.
 void add(HostProgram& program, HostInstruction added) {
   HostInstruction& instruction = program.instructions.emplace_back(std::move(added));
   if (!instruction.tasks.empty() || instruction.info.collectives.empty()) return;
@@ -313,8 +313,8 @@ class Lowering {
   }
 
  private:
-  /// The product whose elements, in their order, are the result of a reshape or a transpose that
-  /// nothing else reads; or kNoValue.
+  /// The product whose elements are, in the order in which it writes them, the result of this
+  /// reshape or transpose, if nothing else reads it; otherwise kNoValue.
   ValueId product_behind(const Equation& equation) const {
     const std::string& view = *equation.op->host;
     if (view != "reshape" && view != "transpose") return ir::kNoValue;
@@ -335,8 +335,8 @@ class Lowering {
     return is_product && is_whole && !context_.sum_of(base) ? base : ir::kNoValue;
   }
 
-  /// Whether a product writes the result of the equation, a copy of its own result, directly. Only
-  /// outputs that are views of a product are such copies.
+  /// Whether a product directly writes the result of the equation, which is a copy of the product's
+  /// result. Only outputs that are views of a product are such copies.
   bool writes_directly(const Equation& equation) {
     const bool is_alone =
         context_.transport() == nullptr && program_.groups.count == 0 && !program_.own_group;
@@ -361,7 +361,8 @@ class Lowering {
     if (instruction.tasks.empty() && context_.is_joined(equation.results[0])) uses.swap(handed_on_);
   }
 
-  /// The values before a result that was written early, or whose collective is merged with others.
+  /// Notes the values that precede a result which was written early, or whose collective is merged
+  /// with others.
   void note_unmade(const Equation& equation, std::size_t i) {
     const ValueId result = equation.results[i];
     const bool is_ahead = context_.is_computed(result);
@@ -410,7 +411,7 @@ class Lowering {
     for (ValueId id : equation.operands) count_transfers(instruction, id);
   }
 
-  /// Separate devices would receive what is read here by transfers. Each transfer is counted once.
+  /// Separate devices would receive by transfers what is read here. Each transfer is counted once.
   void count_transfers(HostInstruction& instruction, ValueId id) {
     while (fusion_.is_view[id]) {
       const Equation& view = program_.function->equations[fusion_.definition[id]];
@@ -433,7 +434,7 @@ class Lowering {
   LowerContext context_;
   std::vector<int> uses_;                           // per value
   std::vector<bool> is_counted_;                    // per result of a transfer
-  std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives that a later one does
+  std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives whose work a later one does
   std::vector<std::size_t> made_;                   // per value: the instruction that makes it
 };
 

@@ -37,16 +37,16 @@ struct LowerOptions {
   std::vector<bool> is_here = {};  ///< as in HostProgram
 };
 
-/// Ops that read no array operands element by element: iota, random_bits of one key.
+/// Ops that do not read array operands element by element: iota, random_bits of one key.
 bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
-/// The dtypes of which a kernel computes; it gets narrower operands in a wider dtype and returns
-/// that.
+/// The dtypes in which a kernel computes. It gets operands of narrower dtypes in a wider dtype, and
+/// returns the wider dtype.
 enum class Arithmetic : std::uint8_t {
   any,       // it moves elements, or has code for every dtype
   bf16,      // 32 and 64 bits, and bf16
-  integers,  // all but f16 and bf16
+  integers,  // all except f16 and bf16
   wide,      // 32 and 64 bits
 };
 Arithmetic arithmetic_of(const Equation& equation);
@@ -57,7 +57,7 @@ bool computes_f64(const Equation& equation);
 StridedTile apply_view(const Function& function, const Equation& view, StridedTile from,
                        const Box& from_box, const Box& to_box);
 
-/// Where a collective finds the elements of an operand: in a value before all collectives that are
+/// Where a collective finds the elements of an operand: in the value that precedes all collectives
 /// merged with it.
 struct Origin {
   ValueId value;
@@ -110,11 +110,11 @@ class LowerContext {
   DotUnit dot_unit() const { return program_.dot_unit; }
   /// The index range of `value` for the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
-  /// Equal for two tiles of an equation only if they can share a kernel: the sizes of all operand
-  /// boxes, and also their starts if grains differ from shard to shard.
+  /// Equal for two tiles of an equation only if they can share a kernel. It has the sizes of all
+  /// operand boxes, and also their starts if grains differ from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
-  /// Whether the result of a collective is never made, because its only reader is a collective that
-  /// reads the elements directly from where this one would.
+  /// Whether the result of a collective is never made: its only reader is a collective that reads
+  /// the elements directly from where this collective would read them.
   bool is_joined(ValueId result) const { return origins_[result].value != result; }
   /// Whether the equation is one of several merged collectives.
   bool joins(const Equation& equation) const;
@@ -124,8 +124,8 @@ class LowerContext {
   /// Whether the value is stored and used by a single operand.
   bool is_held_for_one(ValueId value) const;
   /// The sum over devices that is the only use of a partial value.
-  /// The maker of the value may write the sum directly: into the tile of the sum if it is as large
-  /// as the value, otherwise into the first summand, with nothing in the others.
+  /// The equation that makes the value may write the sum directly: into the tile of the sum if that
+  /// is as large as the value, otherwise into the first summand, leaving the others unwritten.
   std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
   bool is_summed(ValueId partial) const {
     return is_computed(partial) && tiles_written_[partial] < std::ssize(tiles(partial));
@@ -133,20 +133,20 @@ class LowerContext {
   /// The digits of the tiles of a partial value that are added into the tile with these digits, in
   /// the order of the sum.
   std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
-  /// Those of them that this process computes.
+  /// The summands among them that this process computes.
   std::vector<AtomDigits> own_summands(ValueId partial, ValueId sum,
                                        const AtomDigits& digits) const;
-  /// Whether other processes have summands too. Then the maker of the value does not write the tile
-  /// of the sum, but may add up the summands of this process.
+  /// Whether other processes have summands too. Then the equation that makes the value does not
+  /// write the tile of the sum, but may add up the summands of this process.
   bool is_sum_shared(ValueId partial) const { return is_sum_shared_[partial]; }
   /// Whether an earlier instruction has already written a value that is the result of a later one.
   bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
   /// The donated input whose buffers a result may reuse.
   std::optional<ValueId> overwritten(ValueId result) const { return overwritten_[result]; }
-  /// Where to read that range: buffer, offset and strides after all views.
+  /// Where to read the range box(value, digits): buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
-  /// The task on the tiles of its values that go with these digits.
+  /// The task, reading and writing the tiles for these digits.
   TileTask task_at(TileTask task, const AtomDigits& digits) const;
   /// Like read() of the result of a view, whether or not it is stored.
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
@@ -195,8 +195,8 @@ std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
 
 /// The element type in registers for values of `dtype`: f16 and bf16 are computed as f32.
 DType lane_dtype(DType dtype);
-/// Whether the kernel of an elementwise equation leaves f32 that are still to be rounded to the
-/// half that the equation results in.
+/// Whether the kernel of an elementwise equation returns f32 numbers that still have to be rounded
+/// to the f16 or bf16 result of the equation.
 bool must_round(const Function& function, const Equation& equation);
 /// The vector kernel of an elementwise equation: the name from its record with attributes and
 /// dtypes filled in.
@@ -207,14 +207,15 @@ HostInstruction lower_region(const LowerContext& context, const Node& node);
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);
 /// The remaining work of a collective that is merged with others.
 std::vector<TileTask> lower_joined(const LowerContext& context, const Equation& equation);
-/// What a collective moves if its groups have `group` devices.
+/// What a collective moves in groups of `group` devices.
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group);
-/// A collective of which this process computes the tiles of its devices.
+/// Lowers a collective of which this process computes only the tiles of its own devices.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
 /// The same for Target::runs == false; it has no kernel.
 HostInstruction lower_unrun_exchange(const LowerContext& context, const Equation& equation);
-/// The most pieces of tiles of the operand of which a collective makes a tile of its result.
+/// The largest number of pieces of operand tiles from which a collective makes a tile of its
+/// result.
 std::int64_t num_sources(const LowerContext& context, const Equation& equation);
 /// Whether a collective moves data between processes.
 bool crosses_processes(const LowerContext& context, const Equation& equation);

@@ -23,7 +23,8 @@ void extend(OffsetTable& offsets, const Indices& places, std::int64_t stride) {
 }
 
 /// A tile of a convolution as matrix products: one per combination of classes. Windows are read
-/// without a copy, since element (window, place in the window) is at the sum of two offsets.
+/// without a copy, because the offset of element (window, place in the window) is the sum of two
+/// offsets.
 class ConvProblems {
  public:
   ConvProblems(const LowerContext& context, const Equation& equation, const StridedTile& lhs,
@@ -54,7 +55,7 @@ class ConvProblems {
   Box lhs_, rhs_, result_;
   Indices lhs_strides_, rhs_strides_, result_strides_;
   std::size_t batch_, last_;  // the number of batch dimensions; the dimension of channels
-  ChannelGroups groups_;      // of bf16; one channel each of other types
+  ChannelGroups groups_;      // for bf16; one channel each for other types
 };
 
 SpaceDim space_dim(const LowerContext& context, const Equation& equation, std::size_t i,
@@ -137,8 +138,8 @@ Indices ConvProblems::channels_of_group(std::int64_t size) const {
   return channels;
 }
 
-/// The terms of groups of channels that begin at `channels`: for each group the window, and for
-/// each place in the window the channels that are `in_each` further on.
+/// Adds the terms of groups of channels that begin at `channels`: for each group it goes through
+/// the window, and at each place in the window it takes the channels at distances `in_each`.
 void ConvProblems::add_terms(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
                              const Indices& channels, const Indices& in_each,
                              kernels::GemmProblem& problem) const {
@@ -161,8 +162,8 @@ void ConvProblems::add_terms(const LeafBox& leaf, const std::vector<std::size_t>
   problem.b.k.insert(problem.b.k.end(), b.begin(), b.end());
 }
 
-/// Where the windows of a tile begin and how many there are. Tiles with operands of the same
-/// extents differ in it at the borders.
+/// Where the windows of a tile begin and how many there are. At the borders, tiles whose operands
+/// have the same extents may differ in this.
 Indices placement(const LowerContext& context, const Equation& equation, const AtomDigits& digits) {
   Indices key;
   for (std::size_t i = 0; i < equation.attributes.ints("stride").size(); ++i) {

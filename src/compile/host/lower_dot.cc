@@ -48,7 +48,7 @@ void exchange_operands(Product& product) {
   std::swap(product.rows, product.columns);
 }
 
-/// The number of elements that some dimensions of a type have.
+/// The number of elements over some dimensions of a type.
 std::int64_t extent_of(const Type& type, const ir::Ints& dims) {
   std::int64_t extent = 1;
   for (const std::int64_t dim : dims) extent *= type.shape[static_cast<std::size_t>(dim)];
@@ -72,7 +72,7 @@ Product product_of(const LowerContext& context, const Equation& equation) {
   if (!are_last_in_memory(function, context.fusion(), equation.results[0], product.columns)) {
     exchange_operands(product);
   }
-  // A single column is computed as a row, as vectors hold columns.
+  // A single column is computed as a row, because vector registers hold columns.
   const Type& type = function.type(equation.results[0]);
   if (context.fusion().lies_as[equation.results[0]] == ir::kNoValue &&
       extent_of(type, product.columns) == 1 && extent_of(type, product.rows) > 1) {

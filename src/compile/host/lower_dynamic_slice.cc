@@ -11,7 +11,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// The position of a part along one dimension, in an array of which this process has a tile.
+/// One dimension of an array, of its tile, and of a part.
 struct Line {
   std::int64_t total;  // of the array
   std::int64_t first;  // the first index of the tile
@@ -19,7 +19,7 @@ struct Line {
   std::int64_t part;
 };
 
-/// A part and the tile of the array; its position is known once the starts are.
+/// A part and the tile of the array. The position of the part is known once the starts are.
 struct Place {
   std::vector<Line> lines;
   StridedTile array;
@@ -37,7 +37,7 @@ struct Place {
   struct Overlap {
     std::int64_t array_bytes;  // before them
     std::int64_t part_bytes;
-    std::optional<Shape> extents;  // nothing: of the whole part
+    std::optional<Shape> extents;  // nullopt: those of the whole part
   };
   Overlap overlap(std::span<std::byte* const> starts) const {
     std::int64_t in_array = array.offset;
@@ -63,7 +63,7 @@ struct Place {
  private:
   struct Range {
     std::int64_t start;  // of the part
-    std::int64_t begin;  // of what is in this tile
+    std::int64_t begin;  // of its elements in this tile
     std::int64_t end;
   };
   Range range(std::size_t i, std::span<std::byte* const> starts) const {
@@ -129,7 +129,7 @@ class UpdateKernel final : public run::Kernel {
  private:
   Place place_;
   kernels::BoxCopy whole_;
-  std::size_t bytes_;  // of the array that is here
+  std::size_t bytes_;  // of this tile of the array
 };
 
 /// Adds the operands from `first` on to the reads of the task.
@@ -142,8 +142,8 @@ void read_starts(const LowerContext& context, const Equation& equation, std::siz
   }
 }
 
-/// A dimension that the part covers completely is split alike in both, so the part is the whole
-/// tile there.
+/// If the part covers a dimension completely, both are split the same way along it, so the part is
+/// the whole tile there.
 std::vector<Line> lines_of(const LowerContext& context, ValueId array, ValueId part,
                            const AtomDigits& digits) {
   const Shape& shape = context.layout(array).shape();

@@ -1,5 +1,5 @@
 // Collectives between virtual devices of one process, and ops that only move data. A tile is
-// assembled from the tiles that hold its pieces, with one copy, however many devices share the
+// assembled, with one copy, from the tiles that hold its pieces, however many devices share the
 // result.
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class CopyKernel final : public run::Kernel {
       const Copy& copy = copies_[i];
       const std::byte* from = buffers[i] + copy.from;
       std::byte* to = buffers.back() + copy.to;
-      // A branch of a cond may return an operand in whose memory the result is.
+      // A branch of a cond may return an operand whose memory the result has taken.
       if (from != to || !copy.has_equal_strides) copy.box.run(from, to);
     }
   }
@@ -71,7 +71,7 @@ class CopyKernel final : public run::Kernel {
   std::size_t num_parts_;
 };
 
-/// Reduces boxes of several buffers, in the order of the tree, into the last one.
+/// Reduces boxes of several buffers into the last one, in the order of the tree.
 class CombineKernel final : public run::Kernel {
  public:
   CombineKernel(kernels::CombineProblem problem, int num_workers)
@@ -303,8 +303,8 @@ void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, st
 /// A tile of a padded array: filled with a scalar, with the operand copied into the middle. Works
 /// by rows of the first dimension larger than 1.
 struct Padding {
-  CopyKernel::Piece middle;                        // of no elements: there is none
-  std::vector<std::int64_t> low = {}, steps = {};  // of the middle, in rows
+  CopyKernel::Piece middle;                        // without elements: there is none
+  std::vector<std::int64_t> low = {}, steps = {};  // position and distance of the middle's rows
   Shape result_extents = {};
   Strides result_strides = {};
   bool is_dense = false;  // the middle has elements, and nothing lies between them
@@ -313,15 +313,15 @@ struct Padding {
   std::int64_t num_rows = 1;
   std::int64_t row = 1;  // elements
   std::size_t element_bytes = 0;
-  std::size_t fill_bytes = 0;  // that are copied at once
+  std::size_t fill_bytes = 0;  // bytes that are copied at once
 
-  /// How many indices of the middle come before a row.
+  /// How many rows of the middle come before this row.
   std::int64_t before(std::int64_t row_number) const {
     const std::int64_t distance = row_number - low[dim];
     if (distance <= 0) return 0;
     return std::min((distance + steps[dim] - 1) / steps[dim], middle.extents[dim]);
   }
-  /// Fills what the middle leaves of rows `first` to `end` of a dimension.
+  /// Fills the elements of rows `first` to `end` of a dimension that the middle does not cover.
   void fill_around(const std::byte* element, std::byte* to, std::size_t d, std::int64_t first,
                    std::int64_t end) const {
     const std::int64_t stride = result_strides[d] * static_cast<std::int64_t>(element_bytes);

@@ -19,7 +19,7 @@ class ReduceKernel final : public run::Kernel {
   ReduceKernel(kernels::ReduceProblem problem, const run::Target& target, std::int64_t offset_bytes)
       : plan_(std::move(problem), target.num_workers, target.caches), offset_bytes_(offset_bytes) {}
   int num_parts() const override { return plan_.num_parts(); }
-  /// Of a buffer of the task, which all parts share.
+  /// The size of a buffer of the task that all parts share.
   std::int64_t shared_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     std::byte* scratch = shared_bytes() > 0 ? buffers[2] : nullptr;
@@ -68,8 +68,8 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
     problem.reduced_strides.push_back(from.strides[d]);
     ranges.push_back(leaf_range(context.layout(operand), d, digits));
   }
-  // Only sums have grains; other reductions may be split anywhere. A sum that a region could make
-  // has the grains that it has there.
+  // Only sums have grains; other reductions may be split anywhere. A sum that a region could
+  // compute has the same grains as in a region.
   if (is_column_sum(context.function(), equation)) {
     problem.cuts = column_cuts(context.layout(operand), digits, context.function(), equation);
   } else if (problem.kind == kernels::ReduceKind::sum) {

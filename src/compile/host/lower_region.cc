@@ -18,7 +18,7 @@ class RegionKernel final : public run::Kernel {
   RegionKernel(kernels::TileProgram program, int num_workers)
       : plan_(std::move(program), num_workers) {}
   int num_parts() const override { return plan_.num_parts(); }
-  /// Of a buffer of the task, which all parts share.
+  /// The size of a buffer of the task that all parts share.
   std::int64_t shared_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     plan_.run(buffers, part);
@@ -35,7 +35,7 @@ void replace(std::string& text, const std::string& what, std::string_view with) 
   if (at != std::string::npos) text.replace(at, what.size(), with);
 }
 
-/// Whether f32 arithmetic on numbers of half precision gives such numbers.
+/// Whether f32 arithmetic on half-precision numbers gives half-precision numbers.
 bool is_exact_in_half(const std::string& kernel) {
   constexpr std::string_view kExact[] = {"abs", "clamp", "max", "min", "neg", "select"};
   return std::find(std::begin(kExact), std::end(kExact), kernel) != std::end(kExact);
@@ -52,7 +52,7 @@ bool must_round(const Function& function, const Equation& equation) {
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
   DType to = function.type(equation.results[0]).dtype;
-  // f32 does not have enough bits to round integers and f64 twice.
+  // f32 has too few bits: integers and f64 would be rounded twice.
   if (!is_integer(from) && from != DType::f64) to = lane_dtype(to);
   std::string kernel_name = *equation.op->host;
   if (equation.attributes.has("direction")) {
@@ -104,7 +104,7 @@ class RegionBuilder {
   /// Whether the value has one element per row of the region.
   bool is_row(ValueId id) const { return context_.fusion().spaces[id] != space_; }
 
-  /// Sizes or strides without those of dimensions of size 1.
+  /// The sizes or strides of all dimensions that do not have size 1.
   std::vector<std::int64_t> in_space(const std::vector<std::int64_t>& of_dims, ValueId id) const {
     std::vector<std::int64_t> kept;
     for (std::size_t dim = 0; dim < of_dims.size(); ++dim) {
@@ -217,7 +217,7 @@ class RegionBuilder {
   void sum_columns(const Equation& equation) {
     const ValueId from = equation.operands[0];
     column_sums_[equation.results[0]] = operand(equation, from);
-    if (!program_.column_cuts.empty()) return;  // those of the others are equal
+    if (!program_.column_cuts.empty()) return;  // all sums have equal cuts
     const std::vector<std::vector<std::int64_t>> cuts =
         column_cuts(context_.layout(from), digits_, f_, equation);
     for (std::size_t dim = 0; dim < cuts.size(); ++dim) {
@@ -318,7 +318,7 @@ class RegionBuilder {
     keep(result, count(equation));
   }
 
-  /// Whether the value differs from element to element.
+  /// The register of an iota or of random bits, which are computed from the positions of elements.
   int count(const Equation& equation) {
     const ValueId result = equation.results[0];
     const DType dtype = f_.type(result).dtype;
@@ -399,9 +399,9 @@ class RegionBuilder {
   int space_;
   kernels::TileProgram program_;
   TileTask task_;
-  std::map<ValueId, int> registers_;               // of what is computed here, to compute with
-  std::map<std::pair<ValueId, DType>, int> cast_;  // bits that are read as another dtype
-  std::map<ValueId, int> unrounded_;               // f32 that are rounded to half precision
+  std::map<ValueId, int> registers_;               // values computed here, for further computation
+  std::map<std::pair<ValueId, DType>, int> cast_;  // values whose bits are read as another dtype
+  std::map<ValueId, int> unrounded_;               // f32 values that are rounded to half precision
   std::map<ValueId, int> stored_;                  // f16 and bf16 as in memory
   std::map<ValueId, int> column_sums_;             // the register that is summed
   std::map<std::pair<ValueId, bool>, int> loaded_;
@@ -447,7 +447,7 @@ KernelKey key_of(const kernels::TileProgram& program) {
   return key;
 }
 
-/// What a program reads and writes at most.
+/// An upper bound of the bytes that a program reads and writes.
 std::int64_t touched_bytes(const kernels::TileProgram& program) {
   std::int64_t each = 0;
   for (const auto& load : program.loads) each += size_bytes(Type{load.access.dtype, {1}});

@@ -1,4 +1,5 @@
-// The order of elements in memory: products can write what a transpose would give.
+// The order of elements in memory: a product can write its result in the order that a transpose
+// would give.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ std::vector<ir::ValueId> transposes_to_write(const ir::Function& function);
 std::vector<std::int64_t> strides_in_memory(const ir::Function& function, const Fusion& fusion,
                                             ir::ValueId value,
                                             const std::vector<std::int64_t>& tile_shape);
-/// Whether these dimensions of such a value, in this order, vary fastest in memory.
+/// Whether these dimensions of a stored value, in this order, vary fastest in memory.
 bool are_last_in_memory(const ir::Function& function, const Fusion& fusion, ir::ValueId value,
                         const ir::Ints& dims);
 

@@ -43,10 +43,10 @@ struct TileTask {
   std::vector<std::pair<std::size_t, std::size_t>> may_share;
   std::shared_ptr<const run::Control> control = nullptr;  // instead of a kernel
   std::vector<std::int64_t> scratch = {};                 // bytes of each buffer
-  std::int64_t device_scratch_bytes = 0;                  // what one real device needs of it
+  std::int64_t device_scratch_bytes = 0;                  // the part that one real device needs
   bool communicates = false;                              // with other processes
-  /// The bytes of its tiles that it reads and writes, where that is not all of them. A result that
-  /// does not take the memory of its operand is copied besides.
+  /// How many bytes of its tiles it reads and writes, if that is not all of them. A result that
+  /// does not take the memory of its operand is copied in addition.
   std::optional<std::int64_t> touched_bytes = std::nullopt;
 };
 
@@ -56,16 +56,16 @@ struct HostInstruction {
   int chain = -1;  // instructions with the same number run one after the other; -1: none
 };
 
-/// A value that a separate device would hold between collectives, or up to one. Here it does not
-/// exist, because the sum is written directly or several collectives are one.
+/// A value that a separate device would hold before or between collectives. Here it does not exist,
+/// because the sum is written directly or several collectives are merged into one.
 struct Unmade {
   ValueId value;
   std::size_t first;  // the instruction that would write it
   std::size_t last;   // the one that would read it
-  /// What is held instead: what is made from it, except during the last instruction, or what it is
-  /// made from, except during the first. kNoValue: nothing.
+  /// The value that is held instead: the value made from it (except during the last instruction),
+  /// or the value that it is made from (except during the first). kNoValue: none.
   ValueId instead;
-  bool is_ahead;  // the former
+  bool is_ahead;  // whether `instead` is the value made from it
 };
 
 /// A function lowered to instructions in execution order.
@@ -78,9 +78,9 @@ struct HostProgram {
   std::shared_ptr<const Blocks> blocks = nullptr;
   int rank = 0;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16
-  ops::Groups groups = {};               // of a function with tasks, whose equations stay in order
+  ops::Groups groups = {};               // of a function with tasks; its equations stay in order
   std::optional<int> own_group = std::nullopt;  // the group of this process, if there are groups
-  std::vector<bool> is_here = {};               // per value: that group holds it; empty: all
+  std::vector<bool> is_here = {};               // per value: whether that group has it; empty: all
 
   /// The tiles of a value that are computed, ascending: those of the devices of this process.
   std::vector<std::int64_t> tiles(ValueId value) const;

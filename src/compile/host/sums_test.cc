@@ -1,4 +1,4 @@
-// Sums over devices that the product writes which makes their parts, and collectives that are one.
+// Sums over devices that are written by the product that makes their parts, and merged collectives.
 #include <gtest/gtest.h>
 
 #include "compile/host/lower.h"
@@ -48,14 +48,14 @@ TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
             (std::vector<TileRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}}));
   EXPECT_EQ(task.writes, (std::vector<TileRef>{{3, 0}}));
   EXPECT_EQ(task.kernel->flops(), 2 * 16 * 4 * 12);
-  // What devices of their own would send is counted all the same.
+  // What separate devices would send is counted all the same.
   ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
   const run::CollectiveUse& use = program.instructions[0].info.collectives[0];
   EXPECT_EQ(use.kind, "all_reduce");
   EXPECT_EQ(use.bytes, 4 * 12 * 4);
   EXPECT_EQ(use.wire_bytes, 4 * 12 * 4 * 3 / 4 * 2);
   EXPECT_TRUE(program.instructions[1].info.collectives.empty());
-  // So is the part that such a device would hold until then, beside the operands and the result.
+  // So is the part that such a device would hold until then, besides the operands and the result.
   const run::Executable plan =
       plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
   EXPECT_EQ(plan.device_arena_bytes, 4 * 12 * 4);
@@ -87,7 +87,7 @@ TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
     EXPECT_EQ(task.kernel->flops(), 2 * 16 * 64 * 128);
     ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
     EXPECT_EQ(program.instructions[0].info.collectives[0].wire_bytes, 64 * 128 * 4 * 3 / 4);
-    // A device of its own would hold its whole part beside its tile of the sum.
+    // A separate device would hold its whole part besides its tile of the sum.
     const run::Executable plan =
         plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
     EXPECT_EQ(plan.device_arena_bytes, 64 * 128 * 4);
@@ -95,7 +95,8 @@ TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
   }
 }
 
-/// The most that a device holds of what it computes from a scattered sum with `equation`.
+/// The most bytes that a device holds besides arguments and results if `equation` follows a
+/// scattered sum.
 std::int64_t arena_of_scattered(const std::string& equation) {
   std::string text = scattered("{data},{}");
   text.replace(text.find("return %3"), 9, equation + "\n  return %4");
@@ -172,7 +173,7 @@ TEST(Chains, AProductWritesTheirLastResult) {
   EXPECT_EQ(kinds, (std::vector<std::string>{"reduce_scatter", "reduce_scatter", "all_gather"}));
   constexpr std::int64_t kWhole = 64 * 32 * 4;
   EXPECT_EQ(wire_bytes, kWhole / 2 + kWhole / 4 + kWhole / 4);
-  // A device of its own would hold its part and a half of it, before it has the result.
+  // Before it has the result, a separate device would hold its part and half of a part.
   const run::Executable plan =
       plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
   EXPECT_EQ(plan.device_arena_bytes, kWhole + kWhole / 2);
@@ -210,7 +211,7 @@ TEST(Chains, EndAtAnotherReduction) {
 }
 
 TEST(Chains, EndWhereTheTreeWouldBeAnother) {
-  // The major half first: the sum of sums pairs other parts than one sum over all.
+  // With the major half first, the sum of sums pairs other parts than one sum over all devices.
   const std::string text =
       chain(R"(  %3: f32[64,32]<{},{a#0}+{a#1}> = reduce_scatter[reduction="sum"] %2
   %4: f32[64,32]<{a#1},{a#0}> = reduce_scatter[reduction="sum"] %3

@@ -72,7 +72,7 @@ class Finder final : public Watcher {
   }
 
   void end() override {
-    // Of a loop, the first round with such values counts.
+    // In a loop, the first round with such values counts.
     std::optional<NotFinite> found = inner_ ? std::move(inner_) : origin();
     frames_.pop_back();
     (frames_.empty() ? result_ : inner_) = std::move(found);
@@ -169,7 +169,7 @@ class Finder final : public Watcher {
 
   DotUnit dot_unit_;
   std::vector<Frame> frames_;       // the innermost function last
-  std::optional<NotFinite> inner_;  // found in the functions of the equation that is computed now
+  std::optional<NotFinite> inner_;  // found in functions of the current equation
   std::optional<NotFinite> result_ = {};
 };
 

@@ -25,14 +25,14 @@ struct NotFinite {
   bool has_finite_operands = true;
 };
 
-/// Interprets the function on its inputs and follows what is not finite in an output back to the
-/// equation that made it, in nested functions too. nullopt if all outputs are finite.
+/// Interprets the function on its inputs and traces non-finite elements of an output back to the
+/// equation that made them, in nested functions too. nullopt if all outputs are finite.
 std::optional<NotFinite> find_not_finite(const ir::Function& function,
                                          std::vector<ops::HostArray> inputs, DotUnit dot_unit);
 
 /// Runs a program and checks its outputs. If one is not finite, the call throws UserError, which
-/// names the op and the line that it comes from, and the inputs keep their values. Needs the memory
-/// of both inputs and outputs, and all tiles in this process.
+/// names the op and the line where the value arose, and the inputs keep their values. Needs the
+/// memory of both inputs and outputs, and all tiles in this process.
 class FiniteRunnable final : public run::Runnable {
  public:
   struct Names {

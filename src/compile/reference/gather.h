@@ -8,8 +8,8 @@
 
 namespace tessera::compile {
 
-/// Joins the tiles of each input; an input without tiles, which no one reads, is zero. With several
-/// processes, all of them must call it.
+/// Joins the tiles of each input; an input without tiles, which nothing reads, is zero. With
+/// several processes, all of them must call it.
 std::vector<ops::HostArray> gather_all(const std::vector<run::PlacementPtr>& placements,
                                        const std::vector<run::Tiles>& inputs);
 

@@ -16,7 +16,7 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void begin(const ir::Function& function, const std::vector<ops::HostArray>& inputs) = 0;
-  /// The results of an equation; none: the reference of its op computes them.
+  /// The results of an equation, or none to have the reference of its op compute them.
   virtual std::vector<ops::HostArray> evaluate(
       const ir::Function& /*function*/, const ir::Equation& /*equation*/,
       const std::vector<const ops::HostArray*>& /*operands*/) {

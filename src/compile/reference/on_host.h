@@ -10,7 +10,8 @@
 
 namespace tessera::compile {
 
-/// Whether that pays: matrix products and the like with much work, without nested functions.
+/// Whether that pays: it does for equations with much work, such as matrix products, that have no
+/// nested functions.
 bool is_worth_host(const ir::Function& function, const ir::Equation& equation);
 
 /// The results of one equation of `function`.

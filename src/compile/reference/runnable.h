@@ -1,4 +1,4 @@
-// A program of the reference engine, as the engines run programs.
+// A program of the reference engine, with the interface of compiled programs.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace tessera::compile {
 
 /// Gathers the inputs, interprets the traced function, and cuts the outputs into tiles. With
-/// several processes each of them does all of it.
+/// several processes, each of them does all of this.
 class ReferenceRunnable final : public run::Runnable {
  public:
   ReferenceRunnable(ir::Function traced, std::vector<run::PlacementPtr> inputs,

@@ -26,8 +26,8 @@ Factors attention_forward_factors(const Attributes& attributes, const std::vecto
   return a.f;
 }
 
-/// The cotangents of the scores are p * (d_output v^T - delta): delta is the sum of
-/// d_output * output over the features, less the cotangent of lse.
+/// The cotangents of the scores are p * (d_output v^T - delta): delta is the sum of d_output *
+/// output over the features, minus the cotangent of lse.
 ValueId delta_of(VjpContext& c, ValueId d_output) {
   Builder& b = c.b;
   const DType dtype = b.type(c.result(1)).dtype;

@@ -41,16 +41,17 @@ KeyWindow key_window(const Attributes& attributes);
 /// How attention_parts cuts its keys: into `count` equal parts, each of whole leaves.
 struct AttentionParts {
   std::int64_t count = 1;
-  /// -1: all queries attend to each part. Otherwise the queries are cut too, and those of part i
-  /// attend to part i of the keys, which are those of part i XOR partner of the whole sequence.
+  /// -1: all queries attend to each part. Otherwise the queries are cut too, and part i of the
+  /// queries attends to part i of the keys. That is part i XOR partner of the keys of the whole
+  /// sequence.
   std::int64_t partner = -1;
 
   bool is_paired() const { return partner >= 0; }
-  /// The part of the whole sequence that part i of the keys is.
+  /// Which part of the whole sequence part i of the keys is.
   std::int64_t source(std::int64_t i) const { return is_paired() ? i ^ partner : i; }
 };
 AttentionParts attention_parts(const Attributes& attributes);
-/// Features of a partial result behind those of o: m and l.
+/// The features of a partial result that follow those of o: m and l.
 inline constexpr std::int64_t kPartialFeatures = 2;
 extern const OpRecord attention_finish_op;
 extern const OpRecord attention_join_op;
@@ -85,16 +86,17 @@ struct AttentionFactors {
 AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
                                    std::size_t first, FactorKind queries, FactorKind keys,
                                    const AttentionParts* parts = nullptr);
-/// The factors of an op of which each query reads a window of the keys, or each key one of the
-/// queries. Empty if the window has no limit on a side, is as long as what it is of, or if a bias
-/// has a dimension of what is read.
+/// The factors of an op in which each query reads a window of the keys, or each key a window of the
+/// queries. nullopt if the window has no limit on one side, if it is at least as long as the
+/// dimension that is read, or if a bias has that dimension.
 enum class AttentionSide : std::uint8_t { queries, keys };
 std::optional<AttentionFactors> window_factors(const Attributes& attributes,
                                                const std::vector<Type>& operands, std::size_t first,
                                                AttentionSide read);
 /// Emits the op with the batch in front of all operands.
 std::vector<ValueId> attention_batch(BatchContext& c);
-/// Products of all queries and keys, times `products`, in which each term counts twice.
+/// The operations of products of all queries with all keys, at two per term: `of_depth` such
+/// products over the depth and `of_value_depth` over the depth of the values.
 double attention_flops(const AttentionSizes& sizes, double of_depth, double of_value_depth);
 
 /// Sums an array [batch.., H, T, S] over the dimensions along which a bias is repeated.
@@ -106,13 +108,13 @@ Reference attention_join_reference();
 Reference attention_finish_reference();
 enum class AttentionGradient : std::uint8_t { q, kv, bias, all };
 Reference attention_grad_reference(AttentionGradient kind);
-/// The forms in StableHLO hold the scores.
+/// These StableHLO forms hold all scores in memory.
 StableHloRule attention_form();
 StableHloRule attention_parts_form();
 StableHloRule attention_join_form();
 StableHloRule attention_finish_form();
 StableHloRule attention_grad_form(AttentionGradient kind);
-/// The derivatives of derivatives, from ops that hold the scores.
+/// The derivatives of derivatives, from ops that hold all scores in memory.
 VjpRule attention_grad_vjp(AttentionGradient kind);
 
 }  // namespace tessera::ops

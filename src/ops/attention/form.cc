@@ -1,4 +1,5 @@
-// Attention in StableHLO: products that hold all scores, or a call of a kernel that does not.
+// Attention in StableHLO: products that hold all scores in memory, or a call of a kernel that does
+// not.
 #include "ops/stablehlo/form.h"
 
 #include <limits>
@@ -79,7 +80,7 @@ hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, Attention
     operands.all.push_back(b.add_input(c.x(i).type));
     const bool is_window = i < first && has_window(c, i, length);
     operands.has_windows |= is_window;
-    // What is behind a window may be NaN, which would remain NaN when multiplied by 0.
+    // Elements after the end of a window may be NaN, which would remain NaN when multiplied by 0.
     inputs.push_back(is_window ? c.masked_operand(i, {static_cast<std::int64_t>(length)}, 0.0)
                                : c.x(i));
   }

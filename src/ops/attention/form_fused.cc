@@ -1,5 +1,5 @@
-// Attention in StableHLO as calls of cuDNN's kernels, which hold no scores. Names, operands and the
-// configuration: jax, _src/cudnn/fused_attention_stablehlo.py.
+// Attention in StableHLO as calls of cuDNN's kernels, which never hold all scores in memory. Source
+// of names, operands and configuration: jax, _src/cudnn/fused_attention_stablehlo.py.
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +20,7 @@ constexpr std::int64_t kMostFeatures = 128;  // of a head
 constexpr std::int64_t kFeatureStep = 8;
 const Ints kHeadsSwapped = {0, 2, 1, 3};
 
-/// The mask of the kernel; empty if it has none like this.
+/// The kernel's name for this mask; empty if it has no such mask.
 std::string mask_of(const KeyWindow& window, const AttentionSizes& s) {
   if (window.before < 0 && window.after < 0) return "NO_MASK";
   return window.after == 0 && s.queries == s.keys ? "CAUSAL" : "";
@@ -106,7 +106,7 @@ class FusedAttention {
   }
   Type statistics() const { return {DType::f32, {batch_, s_.heads, s_.queries}}; }
 
-  /// `results` without the memory that the kernel works in.
+  /// `results`: without the kernel's workspace.
   Values call(const std::string& name, const Values& operands, std::vector<Type> results,
               const std::string& products) const {
     std::vector<std::string> operand_layouts;
@@ -126,7 +126,7 @@ class FusedAttention {
     return all;
   }
 
-  /// From minor to major. Results [B, H, T, D] lie in memory as [B, T, H, D].
+  /// From minor to major. Results [B, H, T, D] are laid out in memory as [B, T, H, D].
   static std::string layout(std::int64_t rank, bool is_result) {
     if (rank == 3) return "dense<[2, 1, 0]> : tensor<3xindex>";
     return fmt::format("dense<[3, {}, 0]> : tensor<4xindex>", is_result ? "1, 2" : "2, 1");
@@ -179,8 +179,8 @@ class FusedAttention {
 };
 
 /// The output of the attention that this equation is a derivative of. The kernel computes delta
-/// from it, so delta must be the sum of d_output * output alone. kNoValue if the function does not
-/// show that.
+/// from it, so delta must be just the sum of d_output * output. kNoValue if the function does not
+/// show that it is.
 ValueId output_of_forward(const hlo::FormContext& c) {
   const ir::Function& function = c.function;
   const std::vector<ValueId>& ids = c.equation.operands;
@@ -216,7 +216,7 @@ std::optional<Values> fused_attention_grad(hlo::FormContext& c, AttentionGradien
   const ValueId output = output_of_forward(c);
   if (output == ir::kNoValue) return std::nullopt;
   Values all = fused.backward(c.value(output));
-  // Both derivatives make the same call, of which the compiler keeps one.
+  // Both derivatives make the same call; the compiler keeps one of the two.
   if (kind == AttentionGradient::q) return Values{all[0]};
   if (kind == AttentionGradient::kv) return Values{all[1], all[2]};
   return all;

@@ -10,7 +10,7 @@ namespace {
 
 double negative_infinity() { return -std::numeric_limits<double>::infinity(); }
 
-/// The equations of attention_parts on the tiles that a device holds, in a function of their own.
+/// The equations of attention_parts on the tiles that a device holds, in a separate function.
 class PartsForm {
  public:
   explicit PartsForm(hlo::FormContext& c)
@@ -52,7 +52,7 @@ class PartsForm {
     return b_.add_input({DType::i32, {}});
   }
 
-  /// What part i of the tile gives; there are `count`.
+  /// The partial result of part i of the tile, which has `count` parts.
   ValueId of_part(std::int64_t i, std::int64_t count) {
     const std::int64_t keys = whole_.keys / parts_.count;
     const std::int64_t queries = parts_.is_paired() ? tile_.queries / count : tile_.queries;
@@ -140,7 +140,7 @@ struct PartialValues {
   ValueId o() const { return slice_dim(b, all, last(), 0, depth()); }
   ValueId m() const { return slice_dim(b, all, last(), depth(), depth() + 1); }
   ValueId l() const { return slice_dim(b, all, last(), depth() + 1, depth() + 2); }
-  /// m or l, or what is made of it, for each feature of o.
+  /// m or l, or a value computed from it, repeated for each feature of o.
   ValueId repeated(ValueId column) const {
     Shape shape = b.type(all).shape;
     shape.back() = depth();

@@ -99,7 +99,7 @@ Attributes mask_of(std::int64_t before, std::int64_t after, bool has_lengths = f
       {"after", after}, {"before", before}, {"drop_rate", drop_rate}, {"has_lengths", has_lengths}};
 }
 
-/// The other two kinds are made of the same parts, so a few samples do.
+/// The other two kinds consist of the same parts, so a few samples suffice for them.
 Samples grad_samples(Kind kind) {
   const Samples all = {
       sample_of(DType::f32, {{3}, 6, 5, 2, 2, 4, 4}, mask_of(-1, -1, true), {1, 2, 6, 5}),
@@ -121,7 +121,7 @@ struct Gradient {
   const char* name;
   Kind kind;
   const char* doc;
-  double products;  // of the depth
+  double products;  // how many are over the depth
   double value_products;
 };
 

@@ -1,8 +1,8 @@
-// Attention whose keys are split: what each part of the keys gives, how two such partial results
-// become one, and how the last one becomes that of attention.
+// Attention whose keys are split: the partial result of each part of the keys, how two partial
+// results are merged, and how the last one becomes the result of attention.
 //
 // A partial result [.., E + 2] of a query and a head holds o, m and l of a subtree of the leaves;
-// that of no leaf is 0, -inf and 0. Partitioning places these ops.
+// without any leaf they are 0, -inf and 0. Partitioning inserts these ops.
 #include <bit>
 #include <fmt/format.h>
 

@@ -1,10 +1,11 @@
 // References of the attention ops: one query and one key at a time.
 //
 // Forward: q is scaled first. A score is one chain of fused multiply-adds over the features, plus
-// the bias. The keys are cut into leaves. The leaf of a query has the maximum m of the scores that
-// the query sees, l = sum exp(s - m) and o = sum exp(s - m) v, added in the order of the keys; o is
-// a chain of fused multiply-adds. Leaves merge by the fixed tree. Where all scores are -inf, 0
-// takes the place of m, so that l and o are 0. Dropout multiplies exp(s - m) in o, but not in l.
+// the bias. The keys are cut into leaves. For each query and leaf there are the maximum m of the
+// scores that the query sees, l = sum exp(s - m) and o = sum exp(s - m) v, added in the order of
+// the keys; o is a chain of fused multiply-adds. Leaves merge by the fixed tree. If all scores are
+// -inf, 0 takes the place of m, so that l and o are 0. Dropout multiplies exp(s - m) in o, but not
+// in l.
 // Backward: p = exp(s - lse), ds = p (dp - delta); all sums are chains in index order. Dropout
 // multiplies dp, and p in dv.
 #include <cmath>
@@ -20,8 +21,8 @@ namespace tessera::ops {
 
 namespace {
 
-/// A chain of fused multiply-adds. That the result is never -0 makes terms that are 0 equal to
-/// terms that are absent.
+/// A chain of fused multiply-adds. The result is never -0, so that terms that are 0 count the same
+/// as terms that are absent.
 template <typename T>
 struct Chain {
   T sum = 0;
@@ -48,7 +49,7 @@ struct Partial {
     const T of_y = defined_exp(y.m - finite_base(sum.m));
     sum.l = x.l * of_x + y.l * of_y;
     for (std::size_t e = 0; e < x.o.size(); ++e) {
-      // That no sum is -0 makes a leaf of zeros equal to one that is absent.
+      // No sum is -0, so that a leaf of zeros counts the same as one that is absent.
       sum.o.push_back((x.o[e] + T{0}) * of_x + (y.o[e] + T{0}) * of_y);
     }
     return sum;
@@ -196,7 +197,7 @@ Partial<T> leaf_of(const Head<T>& head, std::int64_t i, const PositionRange& key
   return leaf;
 }
 
-/// What the leaves in a range give a query.
+/// The partial result of a query from the leaves in a range.
 template <typename T>
 Partial<T> partial_of(const Head<T>& head, std::int64_t i, const PositionRange& range) {
   const std::int64_t keys = head.sizes().keys;
@@ -242,7 +243,7 @@ Partial<T> load(std::span<const T> row) {
   return partial;
 }
 
-/// What each part of the keys gives the queries that attend to it.
+/// The partial results of each part of the keys for the queries that attend to it.
 template <typename T>
 void attend_parts(Head<T> head, const AttentionParts& parts, std::span<T> out) {
   const AttentionSizes& s = head.sizes();

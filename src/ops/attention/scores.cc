@@ -121,7 +121,8 @@ ValueId AttentionScores::random_bits() const {
   if (!operands_.whole) {
     return b_.emit("random_bits", {{"shape", Shape{s_.heads, s_.queries, s_.keys}}}, {keys});
   }
-  // Of a tile, from the counters of its elements: folding one in gives both words that it encrypts.
+  // For a tile, the bits come from the counters of its elements: folding a counter into a key gives
+  // both words of the encrypted counter.
   const AttentionSizes& whole = *operands_.whole;
   const auto along = [&](std::int64_t dim, ValueId start) {
     return convert(b_, positions(rank_ + dim, start), DType::u32);

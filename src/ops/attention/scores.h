@@ -1,4 +1,4 @@
-// Attention from products that hold all scores.
+// Attention from products whose results hold all scores in memory.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -22,10 +22,11 @@ class AttentionScores {
     /// For dropout of a tile: the first head, and the sizes of the whole arrays.
     ValueId head_start = ir::kNoValue;
     std::optional<AttentionSizes> whole = {};
-    /// Whether a tile may have rows behind those of the whole arrays, which `whole` then says.
+    /// Whether a tile may have rows beyond the end of the whole arrays, whose sizes are then in
+    /// `whole`.
     bool has_windows = false;
-    /// Whether the factors of products are rounded to bf16 or f16 if that is the dtype of q, for
-    /// units that multiply it.
+    /// Whether the factors of products are rounded to bf16 or f16 if q has that dtype, for units
+    /// that multiply this dtype.
     bool narrows_products = false;
   };
   AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
@@ -33,7 +34,7 @@ class AttentionScores {
   const AttentionSizes& sizes() const { return s_; }
   ValueId wide(ValueId x) const { return convert(b_, x, dtype_); }
   ValueId operand(std::size_t i) const { return wide(operands_.all[i]); }
-  /// An array of keys with one head per head of q.
+  /// Operand i, which has the heads of k, with one head per head of q.
   ValueId of_all_heads(std::size_t i) const;
   /// The cotangent of operand 1 or 2 from that of `of_all_heads`.
   ValueId of_key_heads(ValueId x) const;
@@ -68,7 +69,7 @@ class AttentionScores {
   ValueId reduced(const char* op, ValueId scores) const;
   ValueId positions(std::int64_t dim, ValueId start) const;
   ValueId random_bits() const;
-  /// Swaps the first two of the `count` dimensions behind the batch.
+  /// Swaps the first two of the `count` dimensions after the batch.
   Ints heads_swapped(std::size_t count) const;
 
   Builder& b_;
@@ -80,15 +81,15 @@ class AttentionScores {
   DType dtype_;
 };
 
-/// Whether devices hold a dimension of an operand with rows of their neighbours.
+/// Whether devices hold rows of their neighbours too along this dimension of an operand.
 bool has_window(const hlo::FormContext& c, std::size_t operand, std::size_t dim);
-/// Calls of the kernels of attention that compilers for NVIDIA's devices know, which hold no
-/// scores. nullopt if the compiler knows none, or none for these operands.
+/// Calls of the attention kernels that compilers for NVIDIA's devices know. These never hold all
+/// scores in memory. nullopt if the compiler has none, or none for these operands.
 std::optional<hlo::Values> fused_attention(hlo::FormContext& c);
 std::optional<hlo::Values> fused_attention_grad(hlo::FormContext& c, AttentionGradient kind);
-/// Of the whole arrays of an equation.
+/// The sizes of the whole arrays of an equation.
 AttentionSizes whole_sizes(const hlo::FormContext& c);
-/// The same if dropout can draw their scores from counters of 32 bits; otherwise throws UserError.
+/// The same, but throws UserError if 32-bit counters do not suffice for the random bits of dropout.
 AttentionSizes sizes_for_dropout(const hlo::FormContext& c);
 
 }  // namespace tessera::ops

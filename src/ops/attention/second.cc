@@ -1,4 +1,4 @@
-// The derivatives of the derivatives of attention, from products that hold all scores.
+// The derivatives of the derivatives of attention, from products that hold all scores in memory.
 //
 // With s = scale q k^T + bias, p = exp(s - lse), e = d_output v^T - delta and ds = p e, the ops
 // give dq = scale ds k, dk = scale ds^T q, dv = p^T d_output, and ds itself. With dropout, which
@@ -9,7 +9,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// Adds terms of which some may be missing.
+/// A sum some of whose terms may be missing.
 class Sum {
  public:
   explicit Sum(Builder& b) : b_(b) {}

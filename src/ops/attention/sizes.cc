@@ -232,7 +232,7 @@ std::vector<ValueId> attention_batch(BatchContext& c) {
       attention_operands(attributes, c.operands.size() - num_optional(attributes)).bias;
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
-    // A bias that all elements share is not repeated.
+    // A bias that all batch elements share is not repeated.
     const bool is_shared = bias != 0 && i == bias && !c.is_batched[i];
     operands.push_back(is_shared ? reshape(c.b, c.operands[i], with_first(1, c.types[i].shape))
                                  : c.batched(i));
@@ -240,7 +240,7 @@ std::vector<ValueId> attention_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, operands);
 }
 
-// By value: emitting equations moves the types of a function.
+// `bias` is passed by value because emitting equations moves the types of a function.
 ValueId summed_as_bias(Builder& b, ValueId x,
                        Type bias) {  // NOLINT(performance-unnecessary-value-param)
   Ints dims;

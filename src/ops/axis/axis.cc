@@ -76,7 +76,7 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   return {c.operands[0]};
 }
 
-// --- derivatives: those of the sum of the values that all elements compute
+// --- derivatives of the sum of the values that all elements compute
 
 ValueId gather_vjp(VjpContext& c) {
   const ValueId received = axis_all_to_all(c.b, c.cotangent(), axis_of(c.equation));

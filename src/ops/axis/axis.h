@@ -19,7 +19,7 @@ struct NamedAxis {
 
 /// The axis whose elements become the batch dimension.
 struct BatchAxis {
-  std::string_view name = {};  // empty: ops cannot refer to it
+  std::string_view name = {};  // empty if ops cannot refer to it
   AtomList atoms = {};         // mesh axes whose devices hold the elements, if any
   bool is_manual = false;      // the partitioner may not choose a split over any other axis
 };

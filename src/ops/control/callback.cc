@@ -12,7 +12,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// The types that results of one call have where the operands have dimensions of a batch in front.
+/// The types of the results if the operands have these batch dimensions in front.
 std::vector<Type> whole_results(const Attributes& attributes, const Shape& batch) {
   std::vector<Type> results = attributes.get<ir::HostCallback>("callback").results;
   for (Type& type : results) type.shape.insert(type.shape.begin(), batch.begin(), batch.end());
@@ -50,7 +50,7 @@ std::vector<Type> effect_shape(const ShapeContext& c) {
   return results;
 }
 
-/// What has no operands is a constant for many passes.
+/// Many passes treat an equation without operands as a constant.
 std::vector<Type> pure_shape(const ShapeContext& c) {
   if (c.operands.empty()) {
     c.fail("there are no operands", "at least one operand", "pass a constant");
@@ -59,7 +59,7 @@ std::vector<Type> pure_shape(const ShapeContext& c) {
 }
 
 /// The callback is called for each element of the batch, the last dimension fastest. Tokens are not
-/// connected yet, so that of one element does.
+/// connected yet, so the token of one element will do.
 std::vector<ValueId> called_batch(BatchContext& c, std::size_t tokens) {
   std::vector<ValueId> operands;
   if (tokens > 0) {

@@ -10,9 +10,9 @@ namespace tessera::ops {
 using ir::Function;
 using FunctionPtr = std::shared_ptr<const Function>;
 
-/// scan: operands are `num_consts` constants, `num_carry` initial carries, then the arrays that are
-/// scanned along dimension 0. The body maps (constants, carries, slices) to (carries, slices of the
-/// stacked results).
+/// scan: the operands are `num_consts` constants, then `num_carry` initial carries, then the arrays
+/// that are scanned along dimension 0. The body maps (constants, carries, slices) to (carries,
+/// slices of the stacked results).
 struct ScanParts {
   std::int64_t length = 0;
   std::size_t num_consts = 0;
@@ -71,31 +71,31 @@ enum class Dissolve : std::uint8_t {
 };
 /// The function with calls of this kind inlined, also inside nested functions.
 Function dissolve_calls(Function function, Dissolve which);
-/// The function with transposes of elementwise work on constants and broadcasts replaced by that
-/// work in the other order, also inside nested functions.
+/// The function, including nested functions, in which a transpose of elementwise work on constants
+/// and broadcasts is replaced by the same work in the transposed order.
 Function move_transposes(Function function);
-/// The function with sums of an array and of an update of zeros replaced by updates of the array,
-/// also inside nested functions, where that gives the same bits.
+/// The function, including nested functions, in which the sum of an array and of an update of zeros
+/// is replaced by an update of the array, where that gives the same bits.
 Function add_updates_in_place(Function function);
-/// The function with what is the same in each round of a loop computed before it, also inside
-/// nested functions. Results that are larger than what they are made from stay, unless they take
-/// long.
+/// The function, including nested functions, with loop-invariant values computed before their loop.
+/// Values that are larger than what they are computed from stay in the loop, unless they take long
+/// to compute.
 Function hoist_loop_invariants(Function function);
-/// The function with products of few rows made for all rounds of a scan at once, also inside nested
-/// functions: before the scan where they multiply what is scanned with what is the same in all
-/// rounds, after it where their results are only stacked.
+/// The function, including nested functions, with products of few rows computed for all rounds of a
+/// scan at once: before the scan if they multiply scanned arrays by loop-invariant values, after it
+/// if their results are only stacked.
 Function move_products_out_of_loops(Function function);
-/// The function in which a matrix that a loop multiplies few rows with is transposed before the
-/// loop if the terms of each sum are next to each other in memory. Also inside nested functions.
+/// The function, including nested functions, in which a matrix that a loop multiplies by few rows
+/// is transposed before the loop if the terms of each sum are adjacent in memory.
 Function transpose_before_loops(Function function);
-/// The function with products that its scans add to their carries in each round computed after the
-/// loop, for all rounds at once, also inside nested functions. Sums have another order then.
+/// The function, including nested functions, in which products that a scan adds to a carry in each
+/// round are computed after the loop, for all rounds at once. This changes the order of the sums.
 Function sum_products_after_loops(Function function);
-/// The function whose effects (ir/effects.h) are in an order that their operands give: each takes
-/// the token of the one before.
+/// The function with its effects (ir/effects.h) ordered by their operands: each takes the token of
+/// the one before.
 Function with_ordered_effects(Function function);
 /// Calls the function of a host_callback or a pure_callback with its operands, and lets it write
-/// its results; tokens are in neither. Without a function results are zeros.
+/// its results. Neither list includes tokens. Without a function, the results are zeros.
 void call_host(const Attributes& attributes, std::vector<Type> types,
                std::vector<const std::byte*> operands, std::vector<std::byte*> results);
 /// The simplification passes for programs that are not differentiated any more: first inlining,

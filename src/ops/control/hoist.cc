@@ -1,4 +1,5 @@
-// What is the same in every round of a loop is computed once, before it.
+// Loop-invariant code motion: what is the same in every round of a loop is computed once, before
+// it.
 #include <algorithm>
 #include <numeric>
 
@@ -14,11 +15,11 @@ namespace tessera::ops {
 
 namespace {
 
-/// Results that are larger than what they are made from stay in the loop, unless an element takes
-/// this many operations.
+/// Results that are larger than what they are computed from stay in the loop, unless each element
+/// takes this many operations.
 constexpr double kManyFlops = 16;
 
-/// What leaves the body of a loop.
+/// The values that leave the body of a loop.
 class Invariants {
  public:
   Invariants(const Function& body, std::size_t num_consts, ir::Effects& effects)
@@ -69,7 +70,7 @@ class Invariants {
     }
   }
 
-  /// Barriers, stages and annotations stay where they are written, as does what calls Python.
+  /// Barriers, stages, annotations and calls of Python stay where they are written.
   static bool may_move(const Equation& equation, ir::Effects& effects) {
     const OpRecord& op = *equation.op;
     if (&op == &optimization_barrier_op || &op == &pure_callback_op ||
@@ -80,7 +81,7 @@ class Invariants {
     return (!is_control || op.bodies != nullptr) && !effects.has(equation);
   }
 
-  /// Views cost nothing where they are read, and numbers and indices little.
+  /// At the point where they are read, views cost nothing, and constants and indices cost little.
   bool is_worth_moving(const Equation& equation, double results, double sources) const {
     const Pattern pattern = *equation.op->pattern;
     if (pattern == Pattern::view || pattern == Pattern::generator) return false;
@@ -107,13 +108,13 @@ class Invariants {
   const Function& body_;
   std::vector<const Equation*> definition_;
   std::vector<bool> is_invariant_;
-  std::vector<double> bytes_;  // that come from outside of the loop to make the value
+  std::vector<double> bytes_;  // read from outside the loop to compute the value
   std::vector<bool> moves_;
   std::vector<bool> is_asked_;
   std::vector<ValueId> hoisted_;
 };
 
-/// What computes the values, in order.
+/// The equations that compute the values, in order.
 std::vector<const Equation*> equations_of(const Function& body,
                                           const std::vector<ValueId>& values) {
   std::vector<bool> is_needed(body.values.size(), false);
@@ -128,7 +129,7 @@ std::vector<const Equation*> equations_of(const Function& body,
   return result;
 }
 
-/// The function with inputs for these values of `body` from number `at` on; returns their ids.
+/// Adds inputs for these values of `body` to the function, from input `at` on; returns their ids.
 std::vector<ValueId> add_inputs(Function& f, std::size_t at, const Function& body,
                                 const std::vector<ValueId>& values) {
   std::vector<ValueId> inputs;
@@ -137,7 +138,7 @@ std::vector<ValueId> add_inputs(Function& f, std::size_t at, const Function& bod
   return inputs;
 }
 
-/// Moves what is the same in each round of the loop to the end of the function around it.
+/// Moves loop-invariant equations from the loop to the end of the function around it.
 bool shorten(Equation& loop, Function& around, ir::Effects& effects) {
   const FunctionPtr body = loop.attributes.shared_body("body");
   const auto consts = static_cast<std::size_t>(loop.attributes.integer("num_consts"));
@@ -204,7 +205,7 @@ Function hoist_loop_invariants(Function function) {
     return !ir::bodies_of(equation).empty();
   });
   if (!has_nested) return function;
-  // What nobody needs may depend on the round.
+  // Dead code might depend on the round and keep live values in the loop.
   function = ir::without_dead_code(std::move(function));
   ir::Effects effects;
   const auto change = [&](Function f) {

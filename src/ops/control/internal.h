@@ -19,30 +19,31 @@ ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
 
-/// Whether the equation is a scan of more than one round. The rounds of a scan over microbatches
-/// are not meant: a pipeline may run them in stages.
+/// Whether the equation is a scan of more than one round. A scan over microbatches does not count:
+/// a pipeline may run its rounds in stages.
 bool is_scan_of_rounds(const Equation& equation);
 
-/// The function in which `replace` may emit others in place of an equation: it then returns the
-/// values that take the place of the equation's results. It may change the equation instead.
+/// The function after `replace` has seen each equation. `replace` may emit other equations instead
+/// and return the values that take the place of the equation's results, or it may change the
+/// equation itself.
 Function with_replaced(
     Function f,
     const std::function<std::optional<std::vector<ValueId>>(Builder&, Equation&)>& replace);
 
-/// The function after `change` of each loop whose rounds may have something computed before it,
-/// which then goes to the end of the function around it. Returns whether it has changed the loop.
+/// Calls `change` for each loop from which computations may be hoisted. `change` appends what it
+/// hoists to `around`, the function so far, and returns whether it has changed the loop.
 Function with_changed_loops(Function f,
                             const std::function<bool(Equation& loop, Function& around)>& change);
 
-/// The extent of all dimensions of a product's operand, `lhs` or `rhs`, but those of the batch and
-/// of the sum.
+/// The product of the sizes of a product's operand, `lhs` or `rhs`, along all dimensions except
+/// those of the batch and of the sum.
 std::int64_t free_extent(const Type& operand, const Equation& product, const std::string& side);
 
-/// Whether what is the same in each round of this loop may be computed before it.
+/// Whether loop-invariant values of this loop may be computed before it.
 bool has_hoistable_rounds(const Equation& equation);
 
-/// Computes values of a loop's body at the end of the function around it. All that they are made
-/// of must be the same in each round.
+/// Computes values of a loop's body before the loop, at the end of `around`. They must be
+/// loop-invariant.
 void compute_before(Equation& loop, Function& around, const std::vector<ValueId>& values);
 
 /// The body with inputs from number `at` on in place of these values.
@@ -61,7 +62,7 @@ FunctionPtr body_from(const std::string& text);
 /// The flow of an equation whose body runs once, takes its operands and returns its results.
 ir::BodyFlow call_flow(const Attributes& attributes, std::size_t num_operands);
 
-// Their StableHLO.
+// Their StableHLO forms.
 std::vector<hlo::Value> barrier_form(hlo::FormContext& c);
 std::vector<hlo::Value> cond_form(hlo::FormContext& c);
 std::vector<hlo::Value> scan_form(hlo::FormContext& c);

@@ -9,11 +9,11 @@ namespace tessera::ops {
 
 namespace {
 
-/// A round of the loop saves at most this share of the elements of the product's result.
+/// A round of the loop saves at most 1 / kLeastShare of the elements of the product's result.
 constexpr std::int64_t kLeastShare = 4;
 
-/// The contracting dimensions of the operands of all rounds. That of the rounds comes last, so that
-/// devices that hold parts of the others add up whole parts.
+/// The contracting dimensions of the operands of all rounds. The dimension of the rounds comes
+/// last, so that devices that hold parts of the others add up whole parts.
 Ints with_rounds(const Ints& contract) {
   Ints dims;
   for (const std::int64_t dim : contract) dims.push_back(dim + 1);
@@ -21,8 +21,7 @@ Ints with_rounds(const Ints& contract) {
   return dims;
 }
 
-/// A product of two vectors, matrices or larger arrays without a sum, which is written as one of
-/// elements.
+/// An outer product of two vectors, matrices or larger arrays, written as an elementwise product.
 std::optional<LateProduct> outer_product(const Function& body, const Equation& mul) {
   LateProduct product{};
   product.result = mul.results[0];

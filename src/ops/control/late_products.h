@@ -9,22 +9,22 @@
 
 namespace tessera::ops {
 
-/// A product of two values of the loop's body, whose results in all rounds are added up.
+/// A product of two values of a loop's body whose results are summed over all rounds.
 struct LateProduct {
   ValueId lhs, rhs;
   ValueId result;
   Attributes attributes;        // of the dot_general
   std::vector<Equation> views;  // of its result, in order
-  DType dtype;                  // of the term, narrower than the result where it was converted
+  DType dtype;                  // of the term; narrower than the result if that was converted
 };
 
-/// Whether an equation between a product and the sum of its rounds may follow the sum as well: a
-/// view, or a conversion of f32 to a half.
+/// Whether an equation between a product and the sum of its rounds may also be applied after the
+/// sum: a view, or a conversion of f32 to f16 or bf16.
 bool follows_sums(const Function& body, const Equation& equation);
 
 /// The term of a sum over the rounds as a product that is computed after the loop. That pays if a
-/// round saves much fewer elements for it than its result has, as for the gradient of a matrix that
-/// few rows are multiplied with. `is_saved`: whether an operand is at hand for all rounds anyway.
+/// round saves far fewer elements for it than the result has, as for the gradient of a matrix that
+/// is multiplied by few rows. `is_saved`: whether an operand is kept for all rounds anyway.
 std::optional<LateProduct> late_product(const Function& body, ValueId term,
                                         const std::function<bool(ValueId)>& is_saved);
 

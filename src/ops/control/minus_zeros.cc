@@ -11,7 +11,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// Results of these ops have elements of their operands, and no others.
+/// The results of these ops contain only elements of their operands.
 bool only_places(const Equation& equation) {
   constexpr std::array<std::string_view, 8> kNames = {
       "concatenate", "dynamic_slice", "dynamic_update_slice",

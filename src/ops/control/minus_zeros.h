@@ -16,13 +16,13 @@ using ir::ValueId;
 /// Whether the value is an array of +0.0.
 bool is_plus_zero(const Function& f, ValueId value);
 
-/// Of a value without an element -0.0, x + 0.0 has the bits of x. Keeps what it has found of nested
-/// functions, which must outlive it.
+/// If x has no element -0.0, x + 0.0 has the bits of x. Caches its results for nested functions,
+/// which must outlive this object.
 class MinusZeros {
  public:
   /// Per value of the function; `inputs`: whether each input may have one.
   std::vector<bool> values(const Function& f, const std::vector<bool>& inputs);
-  /// Per input of the body, in any round.
+  /// Per input of the body: whether it may have one in any round.
   std::vector<bool> inputs_of(const Function& body, const Equation& equation,
                               const std::vector<bool>& operands);
 

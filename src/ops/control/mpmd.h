@@ -13,7 +13,7 @@ struct TaskParts {
   std::int64_t group = 0;
   std::int64_t stage = -1;       // -1: belongs to no stage
   std::int64_t microbatch = -1;  // -1: belongs to no microbatch
-  /// Per result: the operand whose memory the result takes over if nobody reads that operand
+  /// Per result: the operand whose memory the result takes over if nothing reads that operand
   /// afterwards, or -1. Both have the same type and sharding; no operand is listed twice.
   ir::Ints shares = {};
 };

@@ -1,4 +1,4 @@
-// The order of effects: a token that they hand on, through loops and branches.
+// The order of effects: they pass a token on from one to the next, through loops and branches.
 #include <algorithm>
 
 #include <tessera/error.h>
@@ -18,8 +18,8 @@ auto place(std::vector<ValueId>& list, std::size_t index) {
   return list.begin() + static_cast<std::ptrdiff_t>(index);
 }
 
-/// The loop with a condition that only reads what was computed before: in front of the loop and at
-/// the end of its body. The verdict is its last carry.
+/// Changes the loop so that its condition only reads a result that was computed earlier: before the
+/// loop and at the end of its body. That result is the last carry.
 void compute_condition_before(Function& function, Equation& loop) {
   const FunctionPtr condition = loop.attributes.shared_body("condition");
   const FunctionPtr body = loop.attributes.shared_body("body");
@@ -49,7 +49,8 @@ void compute_condition_before(Function& function, Equation& loop) {
   loop.results.push_back(function.add_value({.type = function.type(first), .sharding = {}}));
 }
 
-/// The function whose loops have conditions without effects, but for those in its bodies.
+/// The function with no effects in the conditions of its own loops; loops in nested functions are
+/// left as they are.
 Function with_plain_conditions(Function function) {
   ir::Effects effects;
   std::vector<Equation> equations = std::move(function.equations);
@@ -63,7 +64,7 @@ Function with_plain_conditions(Function function) {
   return function;
 }
 
-/// Hands one token from effect to effect, through loops and branches.
+/// Passes one token from effect to effect, through loops and branches.
 class Ordering {
  public:
   Function ordered(Function function) {

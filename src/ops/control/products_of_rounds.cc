@@ -1,7 +1,7 @@
-// Products that the rounds of a loop make one after the other, of few rows each, are made for all
-// rounds at once where the loop does not need them one by one: before it, if they multiply what is
-// scanned, and after it, if their results are only stacked. So are those of the inputs of recurrent
-// layers.
+// Products of few rows that the rounds of a loop compute one after the other are computed for all
+// rounds at once where the loop does not need them one by one: before the loop if they multiply
+// scanned arrays, and after it if their results are only stacked. The input products of recurrent
+// layers are such products.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -17,9 +17,9 @@ namespace tessera::ops {
 
 namespace {
 
-/// A product with more rows is about as fast by itself.
+/// A product with more rows is about as fast on its own.
 constexpr std::int64_t kFewRows = 64;
-/// What is stacked instead may be larger by this factor, or have this many bytes.
+/// The value that is stacked instead may be larger by this factor, or have up to this many bytes.
 constexpr std::int64_t kGrowth = 4;
 constexpr std::int64_t kSmallStack = std::int64_t{16} << 20;
 
@@ -44,11 +44,11 @@ class Rounds {
 
   const ScanParts& parts() const { return parts_; }
   const Function& body() const { return body_; }
-  /// The products to make before the loop.
+  /// The products to compute before the loop.
   const std::vector<ValueId>& early() const { return early_; }
 
-  /// The operand of the product that differs from round to round, if the other one does not, and
-  /// the product has few rows; else nothing.
+  /// The operand of the product that differs from round to round, if the other one does not and the
+  /// product has few rows; otherwise nullopt.
   std::optional<ValueId> factor_of(const Equation& product) const {
     if (product.op != &dot_general_op) return std::nullopt;
     for (const std::size_t i : {0U, 1U}) {
@@ -68,8 +68,8 @@ class Rounds {
     return size(instead) <= kGrowth * size(value) || parts_.length * size(instead) <= kSmallStack;
   }
 
-  /// Whether a value that nobody else reads is a product of few rows, or a sum or a view of such
-  /// products. Adds what they multiply to `factors`.
+  /// Whether a value with no other reader is a product of few rows, or a sum or a view of such
+  /// products. Adds the operands of the products to `factors`.
   bool is_late(ValueId id, std::set<ValueId>& factors) const {
     const Equation* made = definition_of(body_, id);
     if (made == nullptr || uses_[id] != 1) return false;
@@ -102,7 +102,7 @@ class Rounds {
   const Function& body_;
   std::vector<int> uses_;
   std::set<ValueId> invariant_;  // constants of the loop and views of them
-  std::set<ValueId> sliced_;     // slices of what is scanned, views of them, and early products
+  std::set<ValueId> sliced_;     // slices of scanned arrays, views of them, and early products
   std::vector<ValueId> early_;
 };
 
@@ -124,7 +124,7 @@ class Stacks {
 
   struct Value {
     ValueId id;
-    bool is_stack;  // else the same in all rounds
+    bool is_stack;  // otherwise the same in all rounds
   };
   Value of(ValueId id) {
     if (const auto known = known_.find(id); known != known_.end()) return known->second;
@@ -155,7 +155,7 @@ class Stacks {
   std::map<ValueId, Value> known_;
 };
 
-/// Makes products of what is scanned before the loop.
+/// Computes products of scanned arrays before the loop.
 bool make_early(Equation& loop, Builder& b) {
   const Rounds rounds(loop);
   const std::vector<ValueId>& early = rounds.early();
@@ -167,8 +167,8 @@ bool make_early(Equation& loop, Builder& b) {
   return true;
 }
 
-/// Stacks the factors of products instead of the products. Emits the loop and what follows it, and
-/// returns what takes the place of its results; nothing if there are no such products.
+/// Stacks the factors of products instead of the products. Emits the loop and the equations after
+/// it, and returns the values that replace its results; nullopt if there are no such products.
 std::optional<std::vector<ValueId>> make_late(const Equation& loop, Builder& b) {
   const Rounds rounds(loop);
   Function body = rounds.body();
@@ -223,7 +223,7 @@ Function with_products_outside(Function f) {
     is_changed = is_changed || has_early || values;
     return values;
   };
-  // What a loop stacks instead of a product may be a product itself.
+  // The value that a loop stacks instead of a product may be a product itself.
   while (is_changed) {
     is_changed = false;
     f = ir::without_dead_code(with_replaced(std::move(f), move_products));

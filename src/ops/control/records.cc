@@ -277,7 +277,7 @@ double scan_cost(const Attributes& attributes, const std::vector<Type>&, const s
   return static_cast<double>(attributes.integer("length")) * flops_of(attributes.body("body"));
 }
 
-/// The cost of one iteration: how many there are is known only when the program runs.
+/// The cost of one iteration: their number is known only at run time.
 double while_cost(const Attributes& attributes, const std::vector<Type>&,
                   const std::vector<Type>&) {
   return flops_of(attributes.body("condition")) + flops_of(attributes.body("body"));

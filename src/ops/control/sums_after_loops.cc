@@ -1,5 +1,5 @@
-// A loop that adds a product to a carry in each round, as the derivatives that JAX writes do, saves
-// the operands of the product instead. One product over all rounds is their sum.
+// A loop that adds a product to a carry in each round, as JAX's derivatives do, saves the operands
+// of the product instead. One product over all rounds then gives the sum.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,8 +18,8 @@ namespace {
 /// A carry to which each round adds terms.
 struct SumOfRounds {
   std::size_t carry = 0;
-  std::vector<ValueId> in_rounds;     // terms that stay
-  std::vector<LateProduct> products;  // those that leave
+  std::vector<ValueId> in_rounds;     // terms that stay in the loop
+  std::vector<LateProduct> products;  // terms that leave it
 };
 
 /// What each round of a scan adds to its carries.
@@ -49,7 +49,7 @@ class Sums {
   const Function& body() const { return body_; }
   const std::vector<SumOfRounds>& sums() const { return sums_; }
 
-  /// The scanned input of which the value is a round, perhaps in another shape.
+  /// The scanned input of which the value is a slice, perhaps in another shape.
   std::optional<std::size_t> slice(ValueId id) const {
     const Equation* made = definition_of(body_, id);
     for (; made != nullptr && made->op == &reshape_op; made = definition_of(body_, id)) {
@@ -62,7 +62,7 @@ class Sums {
   }
 
  private:
-  /// The terms of a sum whose partial sums nobody else reads.
+  /// The terms of a sum whose partial sums have no other reader.
   std::vector<ValueId> terms_of(ValueId sum, std::set<const Equation*>& additions) const {
     const Equation* made = definition_of(body_, sum);
     if (made == nullptr || uses_[sum] != 1 || (made->op != &add_op && made->op != &add_any_op)) {
@@ -77,8 +77,8 @@ class Sums {
     return terms;
   }
 
-  /// Whether all that reads the value are sums and views and conversions that sums read: nobody in
-  /// the loop needs it any more.
+  /// Whether only these sums read the value, directly or through views and conversions. Then the
+  /// loop does not need it any more.
   bool feeds_sums(ValueId id) const {
     return uses_[id] == static_cast<int>(users_[id].size()) &&
            std::ranges::all_of(users_[id], [&](const Equation* user) {
@@ -109,7 +109,7 @@ class Sums {
   std::vector<SumOfRounds> sums_;
 };
 
-/// Writes the scan without its products, and what follows it.
+/// Writes the scan without its products, and the equations after it.
 class Rewritten {
  public:
   Rewritten(const Sums& sums, const std::vector<ValueId>& operands)
@@ -117,7 +117,7 @@ class Rewritten {
     for (const SumOfRounds& sum : sums.sums()) of_carry_[sum.carry] = &sum;
   }
 
-  /// What takes the place of the results.
+  /// Returns the values that take the place of the results.
   std::vector<ValueId> emit(Builder& b) {
     cut_body();
     std::vector<ValueId> loop_operands;

@@ -1,7 +1,7 @@
-// A product of few rows takes as long as reading its matrix. If the terms of each sum are next to
-// each other in memory, and not the elements that belong to different sums, reading it takes two to
-// four times as long. A loop that multiplies by such a matrix in each round, as the gradients of
-// recurrent layers do, gets it transposed from outside.
+// A product of few rows takes as long as reading its matrix. If the terms of each sum are adjacent
+// in memory, rather than elements that belong to different sums, reading it takes two to four times
+// as long. A loop that multiplies by such a matrix in each round, as the gradients of recurrent
+// layers do, gets it transposed from outside.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -20,9 +20,9 @@ namespace tessera::ops {
 namespace {
 
 constexpr std::int64_t kMostRows = 16;
-/// With fewer columns there are no whole vectors of sums.
+/// With fewer columns the sums do not fill a vector.
 constexpr std::int64_t kLeastColumns = 16;
-/// Transposing takes the time of a few rounds.
+/// Transposing takes as long as a few rounds.
 constexpr std::int64_t kLeastRounds = 16;
 /// The copy of a larger matrix takes more memory than it is worth.
 constexpr std::int64_t kMostBytes = std::int64_t{8} << 20;
@@ -55,8 +55,8 @@ class Matrices {
     }
   }
 
-  /// The operand of a product of few rows that is such a matrix, with adjacent terms.
-  /// `b` knows the types of its operands, of which some may be new.
+  /// Which operand of a product of few rows is such a matrix, with adjacent terms. `b` knows the
+  /// types of the operands, some of which may be new.
   std::optional<Side> transposed_side(const Builder& b, const Equation& product) const {
     if (product.op != &dot_general_op) return std::nullopt;
     const Side sides[] = {{0, "lhs"}, {1, "rhs"}};
@@ -86,10 +86,10 @@ class Matrices {
   }
 
   const Function& body_;
-  std::map<ValueId, Ints> order_;  // their dimensions as they lie in memory, the outermost first
+  std::map<ValueId, Ints> order_;  // their dimensions in memory order, the outermost first
 };
 
-/// The order in which elements of different sums are adjacent: the dimensions of the batch first,
+/// The order in which elements of different sums are adjacent: first the dimensions of the batch,
 /// then those of the sum.
 Ints permutation_for(const Equation& product, const Side& side, std::size_t rank) {
   Ints permutation = product.attributes.ints(side.batch());
@@ -101,7 +101,7 @@ Ints permutation_for(const Equation& product, const Side& side, std::size_t rank
   return permutation;
 }
 
-/// The body with its products reading transposed matrices, and these.
+/// The body whose products read transposed matrices, and these matrices.
 struct Transposed {
   Function body;
   std::vector<ValueId> matrices;

@@ -1,7 +1,8 @@
-// Transposes of elementwise work on constants and broadcasts, such as the product of a column and a
-// row, become the same work in the other order. Then what reads it computes it where it needs it,
-// and nothing is moved. So do those of elementwise work on a convolution, such as a conversion to
-// bf16: the convolution writes its result in the order of a transpose that follows it.
+// A transpose of elementwise work on constants and broadcasts, such as the product of a column and
+// a row, becomes the same work in the transposed order. Its readers can then compute the elements
+// where they need them, and no data is moved. The same is done for a transpose of elementwise work
+// on a convolution, such as a conversion to bf16: the convolution writes its result in the order of
+// the transpose that follows it.
 #include <algorithm>
 #include <optional>
 
@@ -15,7 +16,7 @@ namespace tessera::ops {
 
 namespace {
 
-constexpr int kMostDeep = 64;  // operations behind each other
+constexpr int kMostDeep = 64;  // in a chain of operations
 
 class Transposes {
  public:
@@ -41,7 +42,7 @@ class Transposes {
     return equation.attributes.ints("permutation");
   }
 
-  /// Where `places` takes some dimensions.
+  /// Where `places` moves these dimensions.
   static Ints placed(const Ints& dims, const Ints& places) {
     Ints result;
     for (const std::int64_t dim : dims) result.push_back(places[at(dim)]);
@@ -53,7 +54,7 @@ class Transposes {
     return result;
   }
 
-  /// Whether nothing is moved where dimension i of the value becomes dimension places[i].
+  /// Whether no data is moved when dimension i of the value becomes dimension places[i].
   bool costs_nothing(ValueId id, const Ints& places, int depth = 0) const {
     const Equation* made = definition_[id];
     if (made == nullptr || depth > kMostDeep) return false;
@@ -123,7 +124,7 @@ std::optional<Function> moved_once(const Function& function) {
   return result;
 }
 
-/// What is not needed any more is dropped, since its operands may have one reader less.
+/// Dead equations are dropped after each step, so that their operands have fewer readers.
 Function moved_here(Function function) {
   while (auto moved = moved_once(function)) function = ir::without_dead_code(*std::move(moved));
   return function;

@@ -1,6 +1,6 @@
-// The sum of an array and of an update of zeros, as the gradient of a read slice is one, becomes an
-// update of that slice of the array. A loop that adds up such gradients then changes its carry in
-// place, instead of reading and writing all of it in each round.
+// The sum of an array and of zeros with one slice updated, such as the gradient of reading a slice,
+// becomes an update of that slice of the array. A loop that adds up such gradients then changes its
+// carry in place, instead of reading and writing all of it in each round.
 #include <algorithm>
 #include <optional>
 
@@ -16,7 +16,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// What is known of the function that is looked at.
+/// What is known about the function under examination.
 struct Here {
   Here(const Function& function, std::vector<bool> marks)
       : f(function),
@@ -28,7 +28,7 @@ struct Here {
     }
   }
 
-  /// What makes the value, before it is converted: sums of updates of bf16 are f32.
+  /// The equation that makes the value, before any conversion: sums of bf16 updates are f32.
   const Equation* made_unconverted(ValueId id) const {
     const Equation* made = definition[id];
     if (made == nullptr || *made->op->name != "convert" || uses[made->operands[0]] != 1)
@@ -46,9 +46,9 @@ struct Here {
   std::vector<int> uses;
 };
 
-/// Larger updates are read and written with the array.
+/// An update larger than 1 / kLeastShare of the array is added as a whole array.
 constexpr std::int64_t kLeastShare = 4;
-/// Smaller arrays are added up sooner than the updates of each row.
+/// Smaller arrays are added faster than the updates of each row.
 constexpr std::int64_t kLeastOfRows = 1 << 14;
 
 bool is_small_update(const Here& here, const Equation& made) {
@@ -136,7 +136,8 @@ ValueId updated(Builder& b, ValueId array, const Equation& made,
   return added_to_slice(b, array, renamed[made.operands[1]], starts);
 }
 
-/// Whether the function has such sums if no element is -0.0, which takes longer to find out.
+/// Whether the function would have such sums if no element were -0.0. Whether one may be -0.0 takes
+/// longer to find out.
 bool may_change(const Function& f) {
   const Here here(f, std::vector<bool>(f.values.size(), false));
   return std::ranges::any_of(f.equations, [&](const Equation& equation) {

@@ -42,7 +42,7 @@ ValueId gather_along_vjp(VjpContext& c) {
   return scatter_add_along(c.b, c.operand(1), c.cotangent(), dim, size);
 }
 
-/// Updates that were dropped get zeros.
+/// Updates that were dropped get zero cotangents.
 ValueId scatter_add_along_vjp(VjpContext& c) {
   Builder& b = c.b;
   const ValueId indices = c.operand(0);
@@ -134,7 +134,7 @@ Sample scatter_add_along_sample(Type updates, std::int64_t dim, std::int64_t siz
 
 // --- StableHLO
 
-/// Every other dimension is one of lines.
+/// All dimensions other than `dim` enumerate lines.
 hlo::IndexDims line_dims(std::int64_t dim, std::int64_t rank) {
   hlo::IndexDims dims{.dim = dim, .batch = {}, .rows = {}};
   for (std::int64_t i = 0; i < rank; ++i) {

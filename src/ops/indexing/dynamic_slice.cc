@@ -148,7 +148,7 @@ std::vector<ValueId> update_batch(BatchContext& c) {
 // --- factors, references
 
 /// The factors of an array and of a part of it. Dimensions of the part that are smaller than the
-/// array's have a factor of their own, which must not be split.
+/// array's have a separate factor, which must not be split.
 struct PartFactors {
   Factors f;
   Factors::Dims array;
@@ -252,8 +252,8 @@ hlo::Value clamped_start(hlo::Writer& w, const hlo::Value& start, std::int64_t m
   return w.binary("minimum", low, w.scalar(static_cast<double>(most), DType::i32));
 }
 
-/// The starts of a part of an array. Where the device holds a part of a dimension, the array has
-/// `part` more rows at both ends, so that parts that begin elsewhere lie in these.
+/// The starts of a part of an array. Where the device holds only part of a dimension, the array
+/// gets `part` more rows at both ends, so that parts that begin elsewhere lie in these rows.
 hlo::Values local_starts(hlo::FormContext& c, const Shape& part, std::size_t first) {
   hlo::Values starts;
   const ir::ValueId array = c.equation.operands[0];

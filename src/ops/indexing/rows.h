@@ -1,6 +1,6 @@
-// What gather and the scatters share: rows of a table [batch.., outer.., rows, inner..] that arrays
-// of indices name. Attribute `dim` is that of the rows, and `num_batch` the number of leading
-// dimensions of both operands that are batch dimensions.
+// What gather and the scatters share: arrays of indices select rows of a table [batch.., outer..,
+// rows, inner..]. The attribute `dim` is the dimension of the rows, and `num_batch` is the number
+// of leading dimensions of both operands that are batch dimensions.
 #pragma once
 
 #include "ops/rules.h"

@@ -38,7 +38,7 @@ ValueId scatter_vjp_operand(VjpContext& c) {
   return select(b, mask, full_like(b, 0.0, c.cotangent()), c.cotangent());
 }
 
-/// Updates that were dropped or overwritten by a later one get zeros.
+/// Updates that were dropped, or overwritten by a later one, get zero cotangents.
 ValueId scatter_vjp_updates(VjpContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
@@ -63,7 +63,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   const Type indices = c.types[1];
   const std::int64_t rows = c.types[0].shape[at(dim)];
   auto front = [&](ValueId x, std::int64_t count) {  // moves dimensions dim + 1 .. dim + count
-                                                     // behind the batch
+                                                     // after the batch
     Ints permutation = {0};
     const std::int64_t rank = b.type(x).rank();
     for (std::int64_t i = 0; i < count; ++i) permutation.push_back(dim + 1 + i);
@@ -72,7 +72,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
     }
     return transpose(b, x, permutation);
   };
-  auto merged = [&](ValueId x) {  // merges the batch dimension with the one behind it
+  auto merged = [&](ValueId x) {  // merges the batch dimension with the next one
     Shape shape = b.type(x).shape;
     shape[1] *= shape[0];
     shape.erase(shape.begin());
@@ -143,8 +143,8 @@ Sample scatter_sample(const Type& x, const Shape& indices, std::int64_t dim) {
 
 // --- StableHLO
 
-/// StableHLO does not say which of several updates of a row wins. So each row takes the greatest
-/// number of an update that names it, and then that update.
+/// StableHLO does not say which of several updates of a row wins. So each row first finds the
+/// highest number of an update that names it, and then takes that update.
 hlo::Values scatter_form(hlo::FormContext& c) {
   hlo::Writer& w = c.w;
   const std::int64_t dim = c.attributes().integer("dim");

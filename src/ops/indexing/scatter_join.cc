@@ -37,7 +37,7 @@ std::vector<Type> row_join_shape(const ShapeContext& c) {
   return {result};
 }
 
-/// For each update, what an array like the result has in the row that it goes to; zeros where the
+/// For each update, the row of `table`, an array like the result, that it goes to; zeros where the
 /// update was dropped.
 ValueId rows_of_updates(VjpContext& c, ValueId table) {
   Builder& b = c.b;
@@ -224,7 +224,8 @@ Samples join_samples() {
           join_sample(i32({2, 5, 3}), f32({2, 5, 3, 2}), 2, 4, 2)};
 }
 
-/// Of floats, whose derivatives are compared with differences, every row has an update.
+/// In samples of floats, whose derivatives are compared with finite differences, every row has an
+/// update.
 Samples row_extreme_samples() {
   return {join_sample(i32({3, 6}), f32({3, 6, 5}), 0, 2),
           join_sample(i32({10}), f32({6, 10, 3}), 1, 2),
@@ -245,8 +246,8 @@ double join_cost(const Attributes&, const std::vector<Type>& operands, const std
 
 // --- StableHLO
 
-/// StableHLO drops what lies outside; so are updates of rows that another device holds, and those
-/// behind the end of a tile.
+/// StableHLO drops updates that lie outside. Updates of rows that another device holds, and updates
+/// beyond the end of a tile, are dropped in this way.
 StableHloRule join_form(const char* join) {
   return [join](hlo::FormContext& c) -> hlo::Values {
     const std::int64_t dim = c.attributes().integer("dim");

@@ -69,7 +69,7 @@ Cotangents only_wanted(const VjpContext& c, Cotangents cotangents) {
   return cotangents;
 }
 
-/// Transposed and conjugated, the matrix of the transform is that of the opposite direction.
+/// The conjugate transpose of the transform's matrix is the matrix of the opposite direction.
 Cotangents fft_vjp(VjpContext& c) {
   Attributes attributes = c.equation.attributes;
   attributes.set("inverse", !attributes.get<bool>("inverse"));
@@ -77,7 +77,8 @@ Cotangents fft_vjp(VjpContext& c) {
   return only_wanted(c, c.b.emit_all("fft", attributes, {re, cotangent_or_zero(c, 1)}));
 }
 
-/// x with the elements that have a conjugate among those of the whole transform times `factor`.
+/// x, in which elements that also appear conjugated in the whole transform are multiplied by
+/// `factor`.
 ValueId scale_inner(Builder& b, ValueId x, std::int64_t length, double factor) {
   const Type type = b.type(x);  // a copy: types move when equations are added
   const ValueId k = iota(b, DType::i32, type.shape, type.rank() - 1);
@@ -287,7 +288,7 @@ std::string complex_type(const Type& type) {
   return text + "complex<" + (type.dtype == DType::f64 ? "f64" : "f32") + ">>";
 }
 
-/// Types of complex values are written as text: values have those of their parts.
+/// The types of complex values are only written as text: a Value has the type of its parts.
 hlo::Value complex_of(hlo::Writer& w, const hlo::Value& re, const hlo::Value& im) {
   return w.op("stablehlo.complex " + re.name + ", " + im.name + " : " + complex_type(re.type),
               re.type);
@@ -303,7 +304,8 @@ hlo::Value scaled(hlo::FormContext& c, const hlo::Value& x, double factor) {
   return factor == 1.0 ? x : c.w.binary("multiply", x, c.w.constant(factor, x.type));
 }
 
-/// As a matrix of rows: XLA's CPU backend refuses some layouts that it gives to other shapes.
+/// Reshapes to a matrix of rows: for other shapes, XLA's CPU backend chooses some layouts that it
+/// then refuses.
 hlo::Value as_rows(hlo::Writer& w, const hlo::Value& x) {
   const Shape& shape = x.type.shape;
   if (shape.size() == 2) return x;

@@ -34,8 +34,8 @@ ValueId square_cotangent(Builder& b, ValueId factors, ValueId l_cotangent, Value
 
 /// The cotangent of l * u, whose rows are those of the operand in another order.
 ///
-/// The square part of the factors has the usual rule. Columns to its right are the solution of a
-/// system with l, rows below it of one with u.
+/// The square part of the factors has the usual rule. The columns to its right solve a system with
+/// l, and the rows below it solve one with u.
 ValueId product_cotangent(Builder& b, ValueId packed, ValueId cotangent) {
   const auto [rows, cols] = sizes_of(b.type(packed));
   const std::int64_t k = std::min(rows, cols);

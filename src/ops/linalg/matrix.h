@@ -16,7 +16,7 @@ namespace tessera::ops {
 /// The operand must be an array of matrices.
 void expect_matrices(const ShapeContext& c, std::size_t operand = 0);
 void expect_square(const ShapeContext& c);
-/// The dtype and batch dimensions of `matrices`, and these sizes behind them.
+/// The dtype and batch dimensions of `matrices`, followed by these sizes.
 Type matrices_like(const Type& matrices, const Ints& sizes);
 
 struct MatrixSizes {
@@ -45,12 +45,12 @@ ValueId lower_part(Builder& b, ValueId x, std::int64_t diagonal = 0);
 ValueId upper_part(Builder& b, ValueId x, std::int64_t diagonal = 0);
 /// The lower triangle with half of the diagonal.
 ValueId half_lower_part(Builder& b, ValueId x);
-/// The cotangent of a matrix of which an op reads the lower triangle as a symmetric matrix, from
-/// the cotangent of that.
+/// The cotangent of a matrix whose lower triangle an op reads as a symmetric matrix, from the
+/// cotangent of the symmetric matrix.
 ValueId symmetric_cotangent(Builder& b, ValueId cotangent);
 /// Identity matrices of the type of `like`.
 ValueId identity_like(Builder& b, ValueId like);
-/// Rows [first, last) and columns alike.
+/// Rows [first, last), and likewise columns.
 ValueId rows_of(Builder& b, ValueId x, std::int64_t first, std::int64_t last);
 ValueId cols_of(Builder& b, ValueId x, std::int64_t first, std::int64_t last);
 /// x * diag(d), d: [batch.., cols]

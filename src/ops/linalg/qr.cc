@@ -60,7 +60,7 @@ ValueId independent_cotangent(Builder& b, ValueId q, ValueId r, ValueId q_cotang
   return triangular_solve(b, {.left_side = false, .lower = false, .transpose_a = true}, r, sum);
 }
 
-/// Columns behind the square part are q times columns of r.
+/// Columns to the right of the square part are q times columns of r.
 Cotangents qr_vjp(VjpContext& c) {
   Builder& b = c.b;
   const auto [rows, cols] = sizes_of(c.operand_type(0));
@@ -168,7 +168,7 @@ Sample product_sample(Shape packed, Shape taus) {
 
 // --- StableHLO
 
-/// XLA expands calls of this name on every platform.
+/// XLA expands custom calls of this name on every platform.
 hlo::Values custom_call(hlo::FormContext& c, const std::string& name, const hlo::Values& operands,
                         const std::vector<Type>& results) {
   return c.w.ops(

@@ -35,13 +35,13 @@ ValueId diagonal_matrix(Builder& b, ValueId diagonal, ValueId like) {
   return scale_cols(b, identity_like(b, like), diagonal);
 }
 
-/// Sums of cotangents of which some are missing.
+/// Adds up cotangents, some of which may be missing.
 void accumulate(Builder& b, ValueId& sum, ValueId term) {
   sum = sum == ir::kNoValue ? term : add(b, sum, term);
 }
 
-/// Where eigenvalues are equal, only functions of the matrix that do not depend on the choice of
-/// vectors have derivatives, and this rule divides by zero.
+/// If eigenvalues are equal, only functions of the matrix that do not depend on the choice of
+/// eigenvectors have derivatives, and this rule divides by zero.
 ValueId eigh_vjp(VjpContext& c) {
   Builder& b = c.b;
   const ValueId v = c.result(1);
@@ -63,8 +63,8 @@ ValueId outside_of(Builder& b, ValueId basis, ValueId x) {
   return sub(b, x, matmul(b, basis, matmul(b, matrix_transpose(b, basis), x)));
 }
 
-/// Townsend, "Differentiating the singular value decomposition", 2016. A cotangent of singular
-/// values alone divides by nothing.
+/// Townsend, "Differentiating the singular value decomposition", 2016. With only a cotangent of the
+/// singular values, nothing is divided.
 ValueId svd_vjp(VjpContext& c) {
   Builder& b = c.b;
   const ValueId u = c.result(0);
@@ -91,7 +91,7 @@ ValueId svd_vjp(VjpContext& c) {
   if (c.cotangent(2) != ir::kNoValue) {
     const ValueId v = matrix_transpose(b, vt);
     const ValueId v_cotangent = matrix_transpose(b, c.cotangent(2));
-    // What is scaled is symmetric: its transpose with scaled columns has scaled rows.
+    // The scaled matrix is symmetric, so its transpose with scaled columns has scaled rows.
     accumulate(b, inner, matrix_transpose(b, scale_cols(b, turned(v, v_cotangent), s)));
     if (cols > k) {
       const ValueId beyond = scale_cols(b, outside_of(b, v, v_cotangent), inverse);
@@ -138,8 +138,8 @@ void turn_columns(Dense& m, std::int64_t i, std::int64_t j, double cosine, doubl
   }
 }
 
-/// The turn that makes columns i and j of `m` orthogonal, applied to both matrices; whether it was
-/// needed.
+/// The turn that makes columns i and j of `m` orthogonal, applied to both matrices; returns whether
+/// one was needed.
 bool orthogonalise(Dense& m, Dense& v, std::int64_t i, std::int64_t j) {
   double alpha = 0.0;
   double beta = 0.0;
@@ -265,8 +265,8 @@ hlo::Value column_signs(hlo::Writer& w, const hlo::Value& x, const Ints& kept_di
   return w.reduce(sign, {row}, "add", 0.0);
 }
 
-/// XLA expands a call of this name on every platform. The numbers ask for the lower triangle,
-/// ascending order, at most 100 sweeps and this precision.
+/// XLA expands a custom call of this name on every platform. The numbers ask for the lower
+/// triangle, ascending order, at most 100 sweeps and this precision.
 hlo::Values eigh_form(hlo::FormContext& c) {
   const Type& type = c.x().type;
   const std::string precision = type.dtype == DType::f64 ? "1e-14" : "1e-6";

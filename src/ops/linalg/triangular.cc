@@ -98,7 +98,7 @@ Cotangents triangular_solve_vjp(VjpContext& c) {
   return cotangents;
 }
 
-/// The matrix of which `form` reads a triangle.
+/// The triangular matrix that `form` reads from `a`.
 Dense matrix_of(const TriangularAttributes& form, const Dense& a) {
   Dense matrix{.rows = a.rows, .cols = a.cols};
   for (std::int64_t i = 0; i < a.rows; ++i) {

@@ -30,7 +30,7 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
   const auto& operands = context.operands;
   const bool has_narrow_operand = std::any_of(
       operands.begin(), operands.end(), [](const HostArray* x) { return is_narrow(x->type()); });
-  // The unit is that of bf16; f16 is multiplied as f32.
+  // Only bf16 has a dot unit; f16 is multiplied as f32.
   const bool has_unit = std::any_of(operands.begin(), operands.end(), [](const HostArray* x) {
     return x->type().dtype == DType::bf16;
   });

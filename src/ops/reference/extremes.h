@@ -1,4 +1,4 @@
-// The elements that change no maximum and no minimum.
+// The identity elements of max and min.
 #pragma once
 
 #include <limits>

@@ -12,9 +12,9 @@
 
 namespace tessera::ops {
 
-/// An integer as a double that lies on the same side of every half-precision number, and of every
-/// midpoint between two, as the integer does. Integers of more than 53 bits are no doubles: one bit
-/// stands for the low ones.
+/// An integer as a double that lies on the same side as the integer of every half-precision number
+/// and of every midpoint between two such numbers. Integers of more than 53 bits need not be
+/// doubles, so one bit stands for all the low ones.
 template <typename T>
 double sided_double(T x) {
   if constexpr (sizeof(T) < 8) {
@@ -30,7 +30,7 @@ double sided_double(T x) {
   }
 }
 
-/// A float as an integer, without branches: compilers vectorise loops of it.
+/// A float as an integer, without branches, so that compilers vectorise loops over it.
 template <typename To, typename From>
 To truncated(From x) {
   using Limits = std::numeric_limits<To>;

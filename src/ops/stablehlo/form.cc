@@ -97,7 +97,7 @@ Value FormContext::masked_operand(std::size_t i, const Ints& dims, double fill) 
 
 namespace {
 
-/// Where a factor is a dimension of its own, of a result or of an operand.
+/// A result's or operand's dimension that consists of a single factor.
 struct Place {
   ir::ValueId id;
   std::size_t dim;

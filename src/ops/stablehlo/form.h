@@ -1,4 +1,4 @@
-// What the function of a record that writes StableHLO gets, and helpers that several records use.
+// The context in which a record's function writes StableHLO, and helpers that several records use.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 
 namespace tessera::ops::hlo {
 
-/// One equation of a function. Types of values are those of tiles; `function` has the whole arrays.
+/// One equation of a function. Values have the types of tiles; `function` has those of whole
+/// arrays.
 struct FormContext {
   Writer& w;
   const ir::Function& function;
@@ -19,15 +20,15 @@ struct FormContext {
   std::vector<Type> results;
   /// Null where values have no shardings: then tiles are whole arrays.
   const Tiles* tiles;
-  /// Whether operands of products of bf16 become f32 first.
+  /// Whether the operands of bf16 products are converted to f32 first.
   bool widens_products;
-  /// Whether the compiler knows cuDNN's kernels of attention.
+  /// Whether the compiler knows cuDNN's attention kernels.
   bool fuses_attention;
-  /// The smallest dimension of products of bf16 and f16 that is padded; 0: none is.
+  /// Dimensions of bf16 and f16 products are padded from this size on; 0: none is.
   std::int64_t pads_products_from;
   /// Writes the equations of a nested function and returns its outputs.
   std::function<Values(Writer&, const ir::Function&, const Values&)> call;
-  /// What was written for a value of the function that was computed before.
+  /// What was written for an earlier value of the function.
   std::function<Value(ir::ValueId)> value;
 
   const Attributes& attributes() const { return equation.attributes; }
@@ -44,7 +45,7 @@ struct FormContext {
   bool is_split(ir::ValueId id, std::size_t dim) const;
   /// The first index of the dimension that the device holds: i32[].
   Value start(ir::ValueId id, std::size_t dim);
-  /// Operand i with `fill` behind what the device holds along these dimensions.
+  /// Operand i with `fill` after the elements that the device holds along these dimensions.
   Value masked_operand(std::size_t i, const Ints& dims, double fill);
 
   /// An operand cut to the rows that the op reads for the tile of its result.
@@ -52,9 +53,10 @@ struct FormContext {
     Value x;
     std::vector<bool> is_cut;  // per dimension; the others are whole
   };
-  /// Row 0 of a cut dimension is the first row that index 0 of the result reads, or the last one of
-  /// the result where it reads in reverse. Rows that the device does not hold are `fill`. So are
-  /// those between the rows of a dimension that is read spread; without `fill` it is not cut.
+  /// Row 0 of a cut dimension is the first row that index 0 of the result reads or, if the op reads
+  /// in reverse, the first row that the last index reads. Rows that the device does not hold are
+  /// `fill`. If the op reads the rows spread apart, the rows between them are `fill` too; such a
+  /// dimension is not cut unless there is a `fill`.
   Rows rows_of(std::size_t i, const Value* fill = nullptr);
 };
 
@@ -73,23 +75,23 @@ Values sorted(Writer& w, const Values& xs, std::size_t dim, const Before& before
 /// Ascending, NaN last; zeros are equal.
 Value is_less(Writer& w, const Value& x, const Value& y);
 
-/// Dimensions of a gather or a scatter of lines of one element or of rows, see StableHLO.
+/// Dimensions of a gather or a scatter whose slices are single elements or rows; see StableHLO.
 struct IndexDims {
   std::int64_t dim;  // of the table
-  Ints batch;        // dimensions of table and indices that go together
-  Ints rows;         // dimensions of the rows that are no indices
+  Ints batch;        // paired dimensions of table and indices
+  Ints rows;         // dimensions of the rows that are not those of indices
 };
 Value gathered(Writer& w, const Value& table, const Value& indices, const IndexDims& dims,
                Shape result);
 /// `combine` is the operation on an element of the table and of an update.
 Value scattered(Writer& w, const Value& table, const Value& indices, const Value& updates,
                 const IndexDims& dims, std::string_view combine);
-/// The fill of a gather at these indices of a table whose dimension `dim` may be split: the results
-/// of all devices are joined by a bitwise or. `found` is what the device found at the indices
-/// `local` of its own tile; `dims` are those of `found` that belong to the indices.
+/// The result of a gather with the fill at indices out of range. Dimension `dim` of the table may
+/// be split: a bitwise or then joins the results of all devices. `found` is what the device found
+/// at the indices `local` of its own tile; `dims` are those of `found` that belong to the indices.
 Value with_fill(FormContext& c, const Value& found, const Value& local, std::size_t dim,
                 const Ints& dims);
-/// The indices of operand `i` in the tile that the device holds of dimension `dim` of `table`.
+/// The indices in operand `i`, relative to the device's tile of `table` along dimension `dim`.
 Value local_indices(FormContext& c, std::size_t i, ir::ValueId table, std::size_t dim);
 
 /// threefry2x32 of two counters under two words of keys, all of one shape.

@@ -23,7 +23,7 @@ std::string batch_text(const IndexDims& dims, const char* of_table, const char* 
                      list_text(dims.batch));
 }
 
-/// What an index that is out of range finds.
+/// The value that is read at an index out of range.
 double fill_of(DType dtype) {
   if (is_float(dtype)) return std::numeric_limits<double>::quiet_NaN();
   return identity_of("maximum", dtype);
@@ -86,7 +86,7 @@ Value with_fill(FormContext& c, const Value& found, const Value& local, std::siz
   const Value fill = w.constant(fill_of(found.type.dtype), found.type);
   const Value is_inside = w.in_range(c.x(1), 0, size);
   if (!c.is_split(table, dim)) return w.select(spread(is_inside), found, fill);
-  // One device alone has the fill, and the others zeros.
+  // Only one device has the fill; the others have zeros.
   const Ranges held = c.ranges(table, dim);
   Ints sizes;
   for (const IndexRange& range : held) sizes.push_back(range.limit - range.start);

@@ -15,7 +15,7 @@ namespace tessera::ops::hlo {
 
 namespace {
 
-/// The atoms of `longer` behind `shorter`, which is a prefix of it.
+/// The atoms of `longer` after its prefix `shorter`.
 AtomList rest_after(const AtomList& shorter, const AtomList& longer) {
   return {longer.begin() + static_cast<std::ptrdiff_t>(shorter.size()), longer.end()};
 }
@@ -59,7 +59,7 @@ class Mover {
     return x;
   }
 
-  /// Every device keeps a part of what it holds.
+  /// Every device keeps part of what it holds.
   Value slice(Value x, const Sharding& from, const Sharding& to) {
     for (std::size_t dim = 0; dim < from.dims.size(); ++dim) {
       const Ranges held = tiles_.ranges(from, shape_, dim);
@@ -223,8 +223,8 @@ class Mover {
     std::vector<std::vector<bool>> is_needed;  // per distance and device
   };
 
-  /// Empty if it is as well to gather the dimension: if rows come from all shards, or if tiles of
-  /// the devices that exchange rows differ along another dimension.
+  /// nullopt if gathering the dimension is no worse: if rows come from all shards, or if the tiles
+  /// of the devices that exchange rows differ along another dimension.
   std::optional<Halo> halo_along(const Window& window, const Sharding& from,
                                  const Sharding& to) const {
     const AtomList& list = from.dims[window.dim];
@@ -275,7 +275,7 @@ class Mover {
       for (const Ints& group : groups) {
         for (std::int64_t shard = 0; shard < count; ++shard) {
           const std::int64_t device = group[at(shard)];
-          // What lies outside of the dimension is put where no row is read.
+          // Rows outside the dimension are put where no row is read.
           const std::int64_t source = std::clamp<std::int64_t>(shard + distance, -1, count);
           const std::int64_t begin = source < 0 ? wanted[at(device)].start - x.type.shape[dim]
                                                 : shard_start(source, count, size);
@@ -318,14 +318,16 @@ class Mover {
         type);
   }
 
-  /// What is sent in place of `x`. Reductions of these give the same on every platform.
+  /// What is sent in place of `x`. Reductions of these values give the same result on every
+  /// platform.
   Value encoded(const Value& x, Reduction reduction) {
     const bool is_single = is_float(x.type.dtype) && x.type.dtype != DType::f64;
     if (reduction == Reduction::max || reduction == Reduction::min) {
       return is_single ? in_order(x, reduction) : x;
     }
     if (reduction != Reduction::bit_or) return x;
-    // At most one device has bits, so they may be added, which more platforms can than `or`.
+    // At most one device has nonzero bits, so they may be added, which more platforms support than
+    // `or`.
     if (x.type.dtype == DType::boolean) return w_.convert(x, DType::u32);
     return is_single ? w_.bitcast(w_.convert(x, DType::f32), DType::u32) : x;
   }
@@ -338,8 +340,8 @@ class Mover {
     return w_.convert(w_.bitcast(bits, DType::f32), x.type.dtype);
   }
 
-  /// Integers in the order of the floats, with -0 below +0 and NaN at the end that wins:
-  /// collectives on floats may lose NaN.
+  /// Integers in the order of the floats, with -0 below +0 and NaN at the end that wins.
+  /// Collectives on floats may lose NaN.
   Value in_order(const Value& x, Reduction reduction) {
     const Value wide = w_.convert(x, DType::f32);
     const Value key = flipped(w_.bitcast(wide, DType::i32));
@@ -348,7 +350,8 @@ class Mover {
     return w_.select(w_.compare("ne", wide, wide), end, key);
   }
 
-  /// The bits of a negative float, but for its sign, in the opposite order; its own inverse.
+  /// Flips the bits of negative floats except the sign, which reverses their order as integers. It
+  /// is its own inverse.
   Value flipped(const Value& bits) {
     const Value zero = w_.constant(0, bits.type);
     const Value mask = w_.constant(identity_of("minimum", DType::i32), bits.type);

@@ -1,4 +1,4 @@
-// How a record says what its op is in StableHLO.
+// How a record says how its op is written in StableHLO.
 //
 // Most records have a template: `{0}` is operand 0, `{type0}` its type, `{type}` the type of the
 // result, and any other name in braces is an attribute, written as StableHLO writes lists. Other

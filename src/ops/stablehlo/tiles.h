@@ -1,7 +1,7 @@
-// What each device holds of an array, for programs that all devices run with the same types.
+// What each device holds of an array, in programs that all devices run with the same types.
 //
-// The tile of every device has the size of the largest one. Where a device holds less, the rest of
-// its tile is garbage, which may be NaN, and is behind what it holds.
+// The tile of every device has the size of the largest one. Where a device holds less, the elements
+// that it holds come first, and the rest of its tile is garbage, which may be NaN.
 #pragma once
 
 #include <vector>
@@ -26,9 +26,9 @@ class Tiles {
     return {atoms_, sharding, shape};
   }
   Ranges ranges(const Sharding& sharding, const Shape& shape, std::size_t dim) const;
-  /// The number of the shard along these atoms that each device has.
+  /// Per device, the number of its shard along these atoms.
   Ints shards(const AtomList& list) const;
-  /// The devices that differ along these atoms only, in the order of their shards.
+  /// Groups of devices that differ only along these atoms, each in the order of their shards.
   std::vector<Ints> groups(const AtomList& list) const;
 
  private:
@@ -37,21 +37,21 @@ class Tiles {
 };
 
 Ints starts_of(const Ranges& ranges);
-/// The size of the largest range, which is that of the dimension of the tiles.
+/// The size of the largest range, which is the size of this dimension of the tiles.
 std::int64_t most(const Ranges& ranges);
-/// Whether all devices hold as many rows.
+/// Whether all devices hold equally many rows.
 bool is_even(const Ranges& ranges);
 
-/// `x` with `fill` in place of what is behind the rows that a device holds; itself where all
-/// devices hold as many.
+/// `x` with `fill` in place of the garbage after the rows that a device holds; `x` itself if all
+/// devices hold equally many.
 Value masked(Writer& w, const Value& x, std::size_t dim, const Ranges& held, const Value& fill);
 
 /// The rows [starts[i], starts[i] + size) on device i. Rows that it does not hold are `fill`, or
-/// anything if that is null.
+/// anything if `fill` is null.
 Value rows_from(Writer& w, const Value& x, std::size_t dim, const Ranges& held, const Ints& starts,
                 std::int64_t size, const Value* fill = nullptr);
 
-/// What to read of an array whose rows lie `step` apart, with `fill` between, before and behind
+/// What to read of an array whose rows lie `step` apart, with `fill` before, between and after
 /// them.
 struct SpreadRows {
   Ints starts;  // per device: the first row to read

@@ -35,8 +35,8 @@ ConvDims dims_of(const Attributes& attributes, const Type& operand) {
   return {.batch = operand.shape.size() - space - 2, .space = space};
 }
 
-/// Which element of the array meets an element of the window: index p * stride + q * dilation - low
-/// of the array with its elements `spread` apart. The dimension of the window is `dim`.
+/// Which array element meets a window element: index p * stride + q * dilation - low of the array,
+/// whose elements are `spread` apart. The dimension of the window is `dim`.
 struct Steps {
   std::int64_t stride, dilation, spread, low;
 
@@ -180,8 +180,8 @@ struct Slide {
   }
 };
 
-/// Convolves the cotangent with the reversed kernel. Its elements are as far apart as the windows
-/// were, and its windows as the elements of the array were.
+/// Convolves the cotangent with the reversed kernel. The cotangent's elements are as far apart as
+/// the windows were, and the new windows are as far apart as the array's elements were.
 ValueId conv_vjp_lhs(VjpContext& c) {
   Builder& b = c.b;
   const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
@@ -320,7 +320,7 @@ void for_each_term(const Leaf& leaf, const ChannelGroups& groups, const F& f) {
   }
 }
 
-/// The places of the terms of an element of the result.
+/// Where the terms of an element of the result are.
 class ConvTerms {
  public:
   ConvTerms(const Attributes& attributes, const Type& lhs, const Type& rhs)

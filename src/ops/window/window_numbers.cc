@@ -1,4 +1,5 @@
-// The elements that windows take: where they are, and the way back of what windows give them.
+// Elements that windows select: finding where they are, and spreading what windows give back to
+// them.
 #include <algorithm>
 #include <cstdlib>
 
@@ -122,7 +123,7 @@ std::vector<Type> spread_shape(const ShapeContext& c) {
   return {{values.dtype, shape}};
 }
 
-/// What the elements with the numbers got.
+/// The cotangents of the elements that the numbers name.
 ValueId spread_vjp(VjpContext& c) {
   Builder& b = c.b;
   const Attributes attributes = c.equation.attributes;

@@ -13,7 +13,7 @@ namespace tessera::partition {
 namespace {
 
 constexpr std::size_t kMaxDirectRank = 8;
-// An exact search over more takes too long to be worth it.
+// An exact search over more bundles takes too long to be worth it.
 constexpr int kMaxBundles = 5;
 // Sums of the same prices in different orders differ by less than this.
 constexpr double kLittle = 1e-9;
@@ -23,7 +23,7 @@ using Counts = std::array<std::uint16_t, kMaxDirectRank>;
 
 struct Place {
   Counts counts;
-  bool is_gathered;  // the move next to it is an all_gather, which can handle more dimensions
+  bool is_gathered;  // the adjacent move is an all_gather, which can handle more dimensions
   friend bool operator==(const Place&, const Place&) = default;
 };
 struct PlaceHash {
@@ -47,7 +47,7 @@ class Ways {
     bool is_stale = false;
   };
 
-  /// Atoms that are appended are if possible those that `like` has next.
+  /// If possible, the atoms that are appended are those that `like` has next.
   Ways(const ReshardRequest& request, const Sharding& like, bool is_backward, double bound)
       : request_(request), like_(like), is_backward_(is_backward), bound_(bound) {
     for (std::size_t dim = 0; dim < request.shape.size(); ++dim) {
@@ -146,7 +146,7 @@ class Ways {
         is_backward_ ? MoveKind::all_slice : MoveKind::all_gather);
   }
 
-  /// All_to_alls of the last atoms of the dimension; the way back is one as well.
+  /// Visits all_to_alls of the last atoms of the dimension; reversed, each is an all_to_all too.
   void visit_moved(const Node& node, std::size_t dim, double local) {
     const AtomList& list = node.state.dims[dim];
     std::int64_t size = 1;
@@ -175,7 +175,7 @@ class Ways {
   }
   static std::ptrdiff_t to_signed(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
-  /// One free atom of each size: what like_ has next, or else one that it does not use.
+  /// One free atom of each size: the one that like_ has next, otherwise one that it does not use.
   AtomList next_atoms(const Sharding& state, std::size_t dim) const {
     AtomList result;
     const AtomList& list = state.dims[dim];
@@ -210,7 +210,7 @@ class Ways {
   std::vector<bool> is_used_;
 };
 
-/// The start; if that is partial, the ways to resolve all of its partial atoms at once.
+/// The start or, if that is partial, the ways to resolve all its partial atoms at once.
 std::vector<ReshardStep> starts_of(const ReshardRequest& request) {
   if (request.from.partial.empty()) return {{MoveKind::all_slice, request.from}};
   const Sharding resolved{.dims = request.from.dims, .partial = {}};
@@ -249,7 +249,7 @@ std::vector<ReshardStep> joined_ways(const ReshardRequest& request, const Ways& 
 constexpr int kLast = -1;
 constexpr int kUnused = -2;
 
-/// Per atom, the next one in its list; or that it is the last one, or unused.
+/// Per atom, the next one in its list, or a mark that it is the last one or unused.
 std::vector<int> followers_in(const Sharding& sharding, std::size_t num_atoms) {
   std::vector<int> next(num_atoms, kUnused);
   const auto add = [&](const AtomList& list) {
@@ -263,7 +263,7 @@ std::vector<int> followers_in(const Sharding& sharding, std::size_t num_atoms) {
 }
 
 /// Runs of atoms that follow each other in both shardings, or in one if the other uses none of
-/// them; last what neither uses.
+/// them; then the atoms that neither uses.
 std::vector<AtomList> bundles_of(const ReshardRequest& request) {
   const std::size_t num_atoms = request.atoms.size();
   const std::vector<int> in_from = followers_in(request.from, num_atoms);
@@ -286,7 +286,7 @@ std::vector<AtomList> bundles_of(const ReshardRequest& request) {
   };
   for (const Sharding* end : {&request.from, &request.to}) {
     for (const AtomList& list : end->dims) {
-      bundles.emplace_back();  // no bundle reaches into the next list
+      bundles.emplace_back();  // no bundle extends into the next list
       add(list);
     }
     bundles.emplace_back();

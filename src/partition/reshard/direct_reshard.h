@@ -7,13 +7,13 @@
 
 namespace tessera::partition {
 
-/// The cheapest plan with at most one permute in which, before and after it, it matters only into
-/// how many shards dimensions are cut. A partial sum is resolved by one collective. Cheaper than
-/// `bound`; empty if there is none.
+/// The cheapest plan with at most one permute. Before and after the permute, only the number of
+/// shards of each dimension matters. One collective resolves a partial sum. The plan is cheaper
+/// than `bound`; empty if there is none.
 std::vector<ReshardStep> direct_reshard(const ReshardRequest& request, double bound);
 
-/// The cheapest plan that never divides atoms which both ends keep together. Cheaper than `bound`;
-/// empty if there is none, or if too many atoms remain.
+/// The cheapest plan that never separates atoms which are together at both ends. The plan is
+/// cheaper than `bound`; empty if there is none, or if too many atoms remain.
 std::vector<ReshardStep> search_bundles(const ReshardRequest& request, double bound);
 
 }  // namespace tessera::partition

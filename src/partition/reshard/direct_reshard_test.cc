@@ -1,4 +1,4 @@
-// Changes of sharding on large meshes, against plans that slice, permute once and gather.
+// Compares changes of sharding on large meshes with plans that slice, permute once and gather.
 #include "partition/reshard/direct_reshard.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The least price of a plan that slices, permutes and gathers, from the numbers of shards alone.
+/// The least price of a plan that slices, permutes and gathers, from only the numbers of shards.
 class SlicePermuteGather {
  public:
   SlicePermuteGather(const Mesh& mesh, const Type& type, const Sharding& from, const Sharding& to)
@@ -38,7 +38,7 @@ class SlicePermuteGather {
     return product;
   }
 
-  /// Any numbers of shards can be had by slicing whose product divides the number of devices.
+  /// Slicing can give any numbers of shards whose product divides the number of devices.
   void visit(std::size_t dim, std::int64_t shards) {
     if (dim == from_.size()) {
       least_ = std::min(least_, price(shards));

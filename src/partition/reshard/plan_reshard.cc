@@ -13,10 +13,11 @@ namespace tessera::partition {
 
 namespace {
 
-// From here on a search takes much longer than direct plans.
+// From this many devices on, a search takes much longer than direct plans.
 constexpr std::int64_t kManyDevices = 100;
 
-// Plans whose prices differ by less are equal up to rounding. Then that of the search is taken.
+// Plans whose prices differ by less than this are equal up to rounding. Then the plan of the search
+// is taken.
 constexpr double kTie = 1e-6;
 
 constexpr char kEndOfAtoms = '\xff';
@@ -111,7 +112,8 @@ std::vector<ReshardStep> ReshardPlanner::find_steps(const ReshardRequest& reques
     least = cost;
     best = std::move(steps);
   };
-  // What is cheaper than the greedy plan shortens the search, and may remain if that is cut off.
+  // A plan that is cheaper than the greedy one shortens the search, and may be the result if the
+  // search is cut off.
   if (num_devices_ >= kManyDevices) offer(direct_reshard(request, least));
   if (static_cast<int>(atoms_.size()) > limits_.max_exact_atoms) {
     offer(search_bundles(request, least));

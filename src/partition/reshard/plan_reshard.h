@@ -1,8 +1,8 @@
 // The cheapest collectives that take an array from one sharding to another.
 //
-// The price is the bytes that each device receives, plus a little per collective. Up to a number of
-// atoms the search is exact. Beyond that the plan may be more expensive; `least_cost` gives a
-// bound. Plans are cached.
+// The price is the bytes that each device receives, plus a little per collective. Up to a certain
+// number of atoms the search is exact. Beyond that, the plan may be more expensive than the
+// cheapest one; `least_cost` gives a bound. Plans are cached.
 #pragma once
 
 #include <string>
@@ -24,8 +24,9 @@ class ReshardPlanner {
   explicit ReshardPlanner(const Mesh& mesh, ReshardLimits limits = {})
       : atoms_(atoms_of(mesh)), num_devices_(mesh.num_devices()), limits_(limits) {}
 
-  /// The plan from `from`, which may be partial, to `to`, which may not. With `is_order_free`
-  /// partial atoms may be resolved in any grouping. The reference is valid as long as the planner.
+  /// The plan from `from`, which may be partial, to `to`, which may not. With `is_order_free`,
+  /// partial atoms may be resolved in any grouping. The reference is valid for the lifetime of the
+  /// planner.
   const ReshardPlan& plan(const Type& type, const Sharding& from, const Sharding& to,
                           bool is_order_free = false);
   /// A lower bound for the cost of any plan; the cost of plan() if that is the cheapest.

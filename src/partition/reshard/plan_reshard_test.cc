@@ -29,7 +29,8 @@ std::vector<Sharding> all_shardings(std::size_t num_atoms, std::size_t rank) {
   return result;
 }
 
-/// Least bytes from `source` to every sharding, from the definition of the collectives alone.
+/// The fewest bytes from `source` to every sharding, computed only from the definition of the
+/// collectives.
 std::vector<double> least_bytes(
     const std::vector<Sharding>& all, std::size_t source, const std::vector<Atom>& atoms,
     double bytes, const std::vector<std::vector<std::pair<std::size_t, MoveKind>>>& moves) {

@@ -14,7 +14,7 @@ namespace tessera::partition {
 namespace {
 
 constexpr char kEndOfList = '\xff';
-// The number of devices for which the bound is computed; more of them would improve it little.
+// The number of devices for which the bound is computed; more devices would hardly improve it.
 constexpr std::int64_t kMaxDevices = 256;
 // The weight of the bound in a limited search, which quickly finds plans that are at most this
 // factor worse.
@@ -29,8 +29,8 @@ double shards_of(const std::vector<Atom>& atoms, const Sharding& sharding) {
 }
 
 /// A lower bound for the cost of a path from a sharding to the target. In each collective a device
-/// receives at least the elements that it did not hold before, so in total at least what it is
-/// missing at the start.
+/// receives at least the elements that it then holds but did not hold before. In total it receives
+/// at least what it lacks at the start.
 class LeastCost {
  public:
   explicit LeastCost(const ReshardRequest& request) : request_(request) {
@@ -119,7 +119,7 @@ class LeastCost {
   std::size_t num_devices_ = 0;
   std::vector<std::vector<double>> digits_;  // per atom and device
   std::vector<Intervals> needed_;            // per dimension
-  double target_size_;                       // of the part of a device, as a share of the array
+  double target_size_;                       // the size of a device's part, as a share of the array
   std::vector<std::unordered_map<std::string, std::vector<double>>> overlaps_;  // per dimension
   std::vector<double> held_;
 };
@@ -185,7 +185,7 @@ class SpareAtoms {
 
   std::vector<int> class_of_;      // per atom; -1: the target uses it
   std::vector<AtomList> members_;  // per class
-  std::vector<std::size_t> next_;  // scratch of key_of, as are the others
+  std::vector<std::size_t> next_;  // scratch of key_of, like those below
   std::vector<char> renamed_;
   std::string key_;
 };
@@ -230,7 +230,7 @@ class Search {
   struct Node {
     Sharding state;
     double cost;
-    double rest;  // at least
+    double rest;  // a lower bound
     int parent;
     MoveKind via;
     bool is_stale = false;  // a cheaper path was found since
@@ -273,12 +273,12 @@ class Search {
   std::unordered_map<std::string, double> permuted_from_;  // per shard counts: the least cost
   std::priority_queue<Entry> queue_;
   int target_ = -1;
-  int at_ = -1;  // the node whose neighbours are visited, its layout and its cost
+  int at_ = -1;  // the node whose neighbours are being visited, then its layout and cost
   Sharding state_;
   double cost_ = 0;
 };
 
-/// No dimension is cut into more shards than it has elements, unless an end of the path is.
+/// Whether no dimension is cut into more shards than it has elements, unless an end of the path is.
 bool Search::is_sensible(const Sharding& state) const {
   for (std::size_t dim = 0; dim < state.dims.size(); ++dim) {
     const std::int64_t count = num_shards(request_.atoms, state.dims[dim]);
@@ -412,8 +412,8 @@ void Search::visit_all_to_alls() {
   }
 }
 
-/// A permute reaches all shardings with these shard counts at the same price. So it is only tried
-/// from the cheapest of them, and only to the one nearest to the target.
+/// A permute reaches all shardings with these shard counts at the same price. So a permute is only
+/// tried from the cheapest of these shardings, and only to the one nearest to the target.
 void Search::visit_permutes() {
   if (state_.dims.empty()) return;
   std::string counts;

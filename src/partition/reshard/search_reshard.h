@@ -1,6 +1,6 @@
 // The cheapest path between two shardings of an array: nodes are shardings, edges are collectives.
 //
-// A* with an admissible bound: a device must receive whatever it is missing of its target.
+// A* with an admissible bound: a device must receive whatever part of its target it lacks.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ struct ReshardStep {
 
 struct ReshardLimits {
   int max_exact_atoms = 6;  // up to here the search is exact
-  // Beyond: about how many shardings are reached.
+  // Beyond that, about how many shardings are reached.
   std::size_t max_states = 1500;
 };
 
@@ -42,8 +42,8 @@ double step_cost(MoveKind kind, const Sharding& from, const Sharding& to,
 double least_cost(const ReshardRequest& request);
 
 /// A path that is cheaper than `bound`; empty if the search found none. With at most
-/// `max_exact_atoms` it is the cheapest of all paths on which no dimension is cut into more shards
-/// than it has elements, unless an end of the path is.
+/// `max_exact_atoms` atoms, it is the cheapest path on which no dimension is cut into more shards
+/// than it has elements, unless an end of the path already is.
 std::vector<ReshardStep> search_reshard(const ReshardRequest& request, const ReshardLimits& limits,
                                         double bound);
 

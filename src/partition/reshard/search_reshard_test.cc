@@ -1,4 +1,4 @@
-// Plans against a search that is as slow and simple as can be.
+// Compares plans with a search that is as simple, and as slow, as possible.
 #include "partition/reshard/search_reshard.h"
 
 #include <functional>
@@ -24,7 +24,7 @@ class SlowSearch {
     bytes_ = static_cast<double>(size_bytes(type_));
   }
 
-  /// The least price below `bound`, or else `bound`.
+  /// The least price if that is below `bound`, otherwise `bound`.
   double least(double bound) {
     std::map<Lists, double> price{{from_, 0}};
     std::set<std::pair<double, Lists>> open{{0, from_}};
@@ -213,7 +213,7 @@ void expect_legal(ReshardPlanner& planner, const Sharding& from, const Sharding&
   ASSERT_EQ(*state, to);
 }
 
-/// What a planner was asked, and what it answered.
+/// A request to a planner, and its answer.
 struct Answer {
   ReshardPlanner& planner;
   const Type& type;
@@ -222,7 +222,7 @@ struct Answer {
   const ReshardPlan& plan;
 };
 
-/// Plans random requests, each by a planner of its own; plans are legal.
+/// Plans random requests, each with a new planner, and checks that the plans are legal.
 void for_each_plan(const Mesh& mesh, std::uint32_t seed, int count,
                    const std::function<void(const Answer&)>& check) {
   Requests requests(mesh, seed);
@@ -254,7 +254,7 @@ TEST_P(IsCheapest, AmongAllPlans) {
   for_each_plan(parse_mesh(GetParam().mesh), 7, GetParam().count, [](const Answer& answer) {
     const auto& [planner, type, from, to, plan] = answer;
     EXPECT_EQ(planner.least_cost(type, from, to), plan.cost);
-    // Just above the price of the plan: the slow search must find no less, and no more.
+    // Just above the price of the plan: the slow search must find neither less nor more.
     const double bound = plan.cost * (1 + 1e-6) + 1e-3;
     SlowSearch slow(planner.atoms(), type, lists_of(from), lists_of(to));
     const double least = slow.least(bound);
@@ -270,8 +270,8 @@ INSTANTIATE_TEST_SUITE_P(
                       MeshAndCount{"a=12,b=2", 60}, MeshAndCount{"a=8,b=8", kLarge},
                       MeshAndCount{"a=4,b=4,c=4", kLarge}));
 
-/// Beyond the limit of the exact search: legal, never dearer than to gather all and slice, and
-/// within the bound that is told.
+/// Beyond the limit of the exact search, plans are legal, never more expensive than gathering
+/// everything and slicing, and within the bound that the planner reports.
 TEST(SearchReshard, KeepsItsBoundOnLargeMeshes) {
   for_each_plan(parse_mesh("a=8,b=8,c=4"), 11, 40, [](const Answer& answer) {
     const auto& [planner, type, from, to, plan] = answer;
@@ -296,8 +296,8 @@ TEST(SearchReshard, SwapsAxesWithoutGathering) {
   EXPECT_EQ(plan.bytes, static_cast<double>(size_bytes(type)) / 64);
 }
 
-/// The price of latencies is that of the array at hand: a large one is not planned like a small
-/// one that was planned before it.
+/// Latencies are weighed against the size of the array at hand: a large array does not get the plan
+/// of a small one that was planned before.
 TEST(SearchReshard, PlansEverySizeForItself) {
   const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}, {"c", 2}});
   ReshardPlanner shared(mesh);

@@ -1,9 +1,9 @@
 // Attention whose keys are split into whole leaves.
 //
-// Where queries are whole, each device attends to its own keys, and devices exchange partial
-// results, which are much smaller than keys where there are few queries. Where queries are split
-// like the keys, keys and values visit the queries instead: in step s device i gets those of device
-// i XOR s, so that partial results merge in the order of the tree of leaves with one of them
+// If queries are whole, each device computes attention to its own keys, and devices exchange
+// partial results. With few queries, these are much smaller than the keys. If queries are split
+// like the keys, keys and values visit the queries instead: in step s, device i gets those of
+// device i XOR s. Partial results then merge in the order of the tree of leaves, with one of them
 // waiting per level, and no device ever holds all keys.
 #include "ops/attention/attention.h"
 
@@ -24,7 +24,7 @@ using ops::AttentionParts;
 
 namespace {
 
-/// Each part is an equation of its own when partial results are merged.
+/// A limit, because each part becomes a separate equation when partial results are merged.
 constexpr std::int64_t kMostParts = 64;
 /// What it costs to hold a byte during an equation, in bytes received.
 constexpr double kHeldWeight = 1.0 / 16;
@@ -82,9 +82,9 @@ struct Splitter::KeySplit {
   std::vector<std::int64_t> steps;  // the partners whose keys are seen, if queries are split too
   Equation equation;                // attention_parts; `results` is empty
   EquationFactors factors;
-  Type partial, output;  // what it gives; the same of all parts, before the division
+  Type partial, output;  // of its result; of all parts together, before the division
   Assignment assignment = {};
-  Sharding made = {}, stop = {};  // of partial results: as computed, and where they are merged
+  Sharding made = {}, stop = {};  // of partial results: as computed, and when they are merged
   Sharding result = {};           // of the output: `stop` without the parts
 };
 
@@ -187,7 +187,7 @@ double Splitter::held_bytes(const Type& type, const Sharding& sharding) const {
   return bytes;
 }
 
-/// What moving the operands of an equation makes a device hold.
+/// The price of what a device holds because operands of the equation are moved.
 double Splitter::held_copies(const Equation& equation, const EquationFactors& factors,
                              const Assignment& assignment) {
   double bytes = 0;
@@ -323,7 +323,7 @@ ValueId Splitter::attend_in_steps(const KeySplit& split, const std::vector<Value
   return tree.root();
 }
 
-/// What the parts of the keys give, exchanged and merged.
+/// The partial results of all parts of the keys, exchanged and merged.
 ValueId Splitter::merge_parts(const KeySplit& split, const std::vector<ValueId>& operands) {
   ShardedBuilder emit_with(out_, split.equation.span);
   ValueId all = emit_with(split.made, [&](Builder& b) {

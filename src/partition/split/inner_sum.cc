@@ -1,9 +1,9 @@
 // Exact sums whose second reduced dimension is split.
 //
 // The summation tree adds up the grains of the second dimension for each grain of the first one. So
-// the sums of the grains of the first dimension are kept apart until the devices have added up
-// their shares of each, and are then added as the tree does. This sends as many results as there
-// are such grains, which is often less than the operands.
+// the sums of the first dimension's grains are kept apart until the devices have added up their
+// shares of each; then they are added in the order of the tree. This sends one result per such
+// grain, which is often less than sending the operands.
 #include <algorithm>
 #include <bit>
 
@@ -21,7 +21,7 @@ using ir::Ints;
 
 namespace {
 
-/// Of grains whose sums are kept apart: each is an equation of its own when they are added.
+/// The most grains whose sums are kept apart. Each is a separate equation when they are added.
 constexpr std::int64_t kMostKept = 64;
 
 Ints shifted_behind(Ints dims, std::int64_t dim) {
@@ -29,7 +29,7 @@ Ints shifted_behind(Ints dims, std::int64_t dim) {
   return dims;
 }
 
-/// The same with `dim`, of which the first part is no longer reduced.
+/// `dims` after a dimension that is not reduced has been inserted before `dim`.
 Ints reduced_behind(Ints dims, std::int64_t dim) {
   for (std::int64_t& d : dims) d += d >= dim ? 1 : 0;
   return dims;
@@ -54,11 +54,11 @@ const Ints& reduced_dims(const Equation& equation, std::size_t operand) {
 struct Splitter::InnerSum {
   std::size_t outer, inner;       // positions in the list of reduced dimensions
   Ints grains;                    // of all reduced dimensions
-  std::int64_t size, kept;        // of the outer dimension; its grains that have terms
+  std::int64_t size, kept;        // of the outer dimension; how many of its grains have terms
   std::size_t dim;                // of the kept grains in their sums
   Assignment assignment = {};     // of the factors of the equation
-  Sharding made = {}, stop = {};  // of the sums: partial, and where they are added
-  Sharding result = {};           // of what is added: `stop` without the kept grains
+  Sharding made = {}, stop = {};  // of the sums: while partial, and when they are added
+  Sharding result = {};           // of the summands: `stop` without the kept grains
   Type type = {};                 // of the sums
 };
 
@@ -100,7 +100,8 @@ std::optional<Splitter::InnerSum> Splitter::find_inner_sum(std::size_t index) co
   return sum;
 }
 
-/// What is legal of `raw` if the second reduced dimension may be split; empty if it is not split.
+/// The legal part of `raw` if the second reduced dimension may be split; nullopt if it is not
+/// split.
 std::optional<Assignment> Splitter::split_inside(std::size_t index, const InnerSum& sum,
                                                  Assignment raw) const {
   const EquationFactors& factors = factors_at(index);
@@ -225,8 +226,8 @@ bool Splitter::sum_by_grains(std::size_t index, const Assignment& chosen) {
   return true;
 }
 
-/// The equation for each kept grain of the outer dimension, which becomes a dimension of the
-/// result.
+/// Emits the equation for each kept grain of the outer dimension; the grains become a dimension of
+/// the result.
 ValueId Splitter::emit_grains(const Equation& equation, const InnerSum& sum,
                               std::vector<ValueId> operands) {
   ShardedBuilder emit_with(out_, equation.span);

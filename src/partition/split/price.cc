@@ -51,7 +51,7 @@ ProgramPrice price_of_program(const ir::Function& partitioned) {
 }
 
 bool is_better(const ProgramPrice& a, const ProgramPrice& b) {
-  // What work costs in bytes is a guess.
+  // The price of work in bytes is only a guess.
   constexpr double kAboutEqual = 0.01;
   const double difference = (a.moved + a.work) - (b.moved + b.work);
   if (std::abs(difference) > kAboutEqual * (b.moved + b.work)) return difference < 0;

@@ -1,14 +1,14 @@
-// The price of a whole partitioned program, by which plans of it are compared.
+// The price of a whole partitioned program, used to compare plans for it.
 #pragma once
 
 #include "ir/ir.h"
 
 namespace tessera::partition {
 
-/// Operations that a device of a CPU cluster does in the time in which it receives a byte.
+/// Operations that a device of a CPU cluster does in the time that it takes to receive a byte.
 inline constexpr double kFlopsPerByte = 16;
 
-/// What a device receives, latencies included, and computes, both in bytes received.
+/// What a device receives (with latencies) and what it computes, both expressed in bytes received.
 struct ProgramPrice {
   double moved = 0;
   double work = 0;

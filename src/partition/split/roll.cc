@@ -35,7 +35,7 @@ struct Splitter::Roll {
   Sharding held;
 };
 
-/// A concatenation of the end and the beginning of an array of equal shards, of which no element
+/// A concatenation of the end and the beginning of an array of equal shards, in which no element
 /// moves further than to a neighbouring shard.
 std::optional<Splitter::Roll> Splitter::find_roll(std::size_t index) const {
   const Equation& equation = function_.equations[index];

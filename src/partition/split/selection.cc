@@ -1,5 +1,6 @@
 // argmax, argmin and top_k along a dimension that is split: each shard selects on its own, and the
-// winners of all shards are compared. Shards keep their order, so ties end as without a mesh.
+// winners of all shards are compared. Shards keep their order, so ties are decided as without a
+// mesh.
 #include <algorithm>
 
 #include "ops/emit.h"
@@ -27,9 +28,9 @@ struct Splitter::Selection {
   std::int64_t num_shards, k;
   Sharding held;              // of the operand
   Shape cut;                  // of the operand in shards
-  Shape selected;             // of what the shards select
+  Shape selected;             // of the elements that the shards select
   Sharding in_shards;         // of both
-  Sharding gathered, result;  // of what is selected, before and after the shards are joined
+  Sharding gathered, result;  // of the selected elements, before and after the shards are joined
 };
 
 /// Whether every shard has elements, as a reshape requires.

@@ -25,7 +25,8 @@ std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& sharding
   return {shardings.begin(), shardings.end()};
 }
 
-/// The operand that lies like the result: the same carry, or what a task overwrites; -1 for none.
+/// The operand with the same sharding as the result: the same carry, or the operand that a task
+/// overwrites; -1 for none.
 int operand_alike(const Equation& equation, const ir::BodyFlow& flow, std::size_t result) {
   if (result < flow.num_carry) return static_cast<int>(flow.first_carry + result);
   return ops::is_task(equation) ? static_cast<int>(equation.attributes.ints("shares")[result]) : -1;
@@ -346,7 +347,7 @@ double Splitter::cost_of_move(ValueId source, const Sharding& target) {
   return least;
 }
 
-/// What it costs to repeat a broadcast with the sharding of the target.
+/// The cost of repeating a broadcast with the sharding of the target.
 double Splitter::cost_of_rebuild(ValueId source, const Sharding& target) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const std::size_t index = definition_[source];
@@ -475,7 +476,7 @@ std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
   return deferral;
 }
 
-/// Whether resolving the result moves no more than resolving the operands. To save elementwise work
+/// Whether resolving the result moves no more than resolving the operands. Saving elementwise work
 /// is no reason to send more.
 bool Splitter::is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen) {
   if (deferral.is_accumulating) return true;
@@ -543,8 +544,8 @@ Function split(const Function& function, const FlatFunction& flat, const Propaga
   Attempt attempt;
   Function best = split_once(function, flat, propagated, planner, attempt);
   if (attempt.is_contested) {
-    // Every choice is made for one equation alone. If nobody else reads an operand, to move it may
-    // be the cheapest now and dear later.
+    // Every choice considers only one equation. If an operand has no other reader, moving it may be
+    // cheapest now but costly later.
     Attempt cautious{.single_weight = kSharedWeight, .is_contested = true};
     Function other = split_once(function, flat, propagated, planner, cautious);
     if (is_better(price_of_program(other), price_of_program(best))) {

@@ -25,17 +25,19 @@ using ir::Function;
 using ir::ValueId;
 
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
-/// The sharding of an operand suits its other users, so if it moves it often has to move back.
+/// The weight of moving an operand with other users. Its sharding suits these users, so if it
+/// moves, it often has to move back.
 inline constexpr double kSharedWeight = 4;
 
-/// One of several plans of a program.
+/// One of several plans for a program.
 struct Attempt {
-  double single_weight = 1;   // of moving an operand without other users
-  bool is_contested = false;  // whether the plan would be another one with kSharedWeight
+  double single_weight = 1;                         // of moving an operand without other users
+  bool is_contested = false;                        // whether kSharedWeight would give another plan
   std::vector<std::function<void()>> reports = {};  // to the user, of the plan that is chosen
 };
 
-/// How a value gets windows: by collectives to shards, and from there by one move.
+/// How a value gets windows: collectives first bring it to shards, and one move leads from there to
+/// windows.
 struct WayToWindows {
   Sharding stop;
   Sharding to;
@@ -203,12 +205,12 @@ class Splitter {
   Attempt& attempt_;
   Function out_;
   std::vector<std::vector<ValueId>> versions_;        // per source value: its versions in out_
-  std::map<ValueId, std::vector<ValueId>> windowed_;  // the same: those with windows
+  std::map<ValueId, std::vector<ValueId>> windowed_;  // the same for versions with windows
   std::vector<std::size_t> definition_;               // per source value: its equation
   std::vector<bool> is_late_;
   std::vector<int> users_;            // per source value: equations, and outputs
   std::vector<bool> is_accumulator_;  // per source value: a carry that may become a sum
-  std::vector<std::size_t> early_;    // equations of out_ to move directly behind what they resolve
+  std::vector<std::size_t> early_;    // equations of out_ to move to just after what they resolve
 };
 
 }  // namespace tessera::partition

@@ -19,7 +19,7 @@ bool has_distinct_atoms(const Sharding& sharding) {
   return std::adjacent_find(used.begin(), used.end()) == used.end();
 }
 
-/// The cost of a move from shards to windows; empty if the windows are already held.
+/// The cost of a move from shards to windows; 0 if the windows are already held.
 double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const Sharding& to) {
   if (from == to) return 0;
   const double bytes =
@@ -29,11 +29,12 @@ double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const
 
 }  // namespace
 
-/// A padded array whose windows can be made from windows of what is padded. Then rows of neighbours
-/// move once: without this, padding shifts all shards, and the windows move rows of these.
+/// A padded array whose windows can be made from windows of the unpadded operand. Then neighbours'
+/// rows move only once. Otherwise padding shifts all shards, and getting windows of the shifted
+/// shards moves rows again.
 struct Splitter::PaddedWindows {
   const Equation* pad;
-  Sharding to;    // of the padded array; whole dimensions are no windows
+  Sharding to;    // of the padded array; whole dimensions are not windows
   Sharding from;  // of the operand
 };
 
@@ -49,7 +50,7 @@ std::optional<Splitter::PaddedWindows> Splitter::padded_windows(ValueId source,
   return PaddedWindows{.pad = &pad, .to = std::move(to), .from = std::move(*from)};
 }
 
-/// The weighted bytes for bringing an operand to what an equation needs.
+/// The weighted bytes that bring an operand to the sharding that an equation needs.
 double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
   const bool is_shared = users_[source] > 1 && !is_pending(source);
   const double single = is_pending(source) ? 1 : attempt_.single_weight;
@@ -98,7 +99,8 @@ WayToWindows Splitter::way_to_windows(ValueId source, const Sharding& needed) {
   return best;
 }
 
-/// The padded array in windows; empty if it is no padded array, or if to move its rows is cheaper.
+/// The padded array in windows; nullopt if it is not a padded array, or if moving its rows is
+/// cheaper.
 std::optional<ValueId> Splitter::pad_in_windows(ValueId source, const Sharding& needed,
                                                 const Span& span) {
   const std::optional<PaddedWindows> padded = padded_windows(source, needed);

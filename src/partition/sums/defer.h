@@ -1,5 +1,5 @@
-// Deferred sums over devices, in fast numerics: linear equations are applied to partial values,
-// which are resolved once, where they are needed, instead of where they are made.
+// Deferred sums over devices, in fast numerics: linear equations are applied to partial values.
+// These are resolved only once, where they are needed, instead of where they are made.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace tessera::partition {
 struct SumOperand {
   const Sharding* sum = nullptr;  // of a partial value
   bool is_any = false;            // may be a sum over any devices, with any sharding
-  bool is_accumulator = false;    // a carry that becomes a sum with what is added to it
+  bool is_accumulator = false;    // a carry that becomes a sum if a sum is added to it
 };
 
 /// A way to split an equation so that its result is a partial sum like some of its operands.
@@ -26,7 +26,7 @@ struct Deferral {
   bool has(std::size_t operand) const;
 };
 
-/// For the first linear group whose operands are all sums over the same devices with the same
+/// Finds the first linear group whose operands are all sums over the same devices with the same
 /// sharding. The other tensors split the remaining factors.
 std::optional<Deferral> find_deferral(const CandidateContext& context,
                                       const std::vector<std::vector<std::size_t>>& groups,
@@ -40,7 +40,7 @@ bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::
 bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
              ir::ValueId value);
 
-/// Whether the only use of the input is to add something to it, which gives the output.
+/// Whether the input is only used to add something to it, and the sum is the output.
 bool is_sum(const ir::Function& body, const std::vector<int>& users, std::size_t input,
             std::size_t output);
 
@@ -49,7 +49,7 @@ bool is_sum(const ir::Function& body, const std::vector<int>& users, std::size_t
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
                     const Deferral* deferral);
 
-/// Moves the reductions with these numbers directly behind what they reduce, where they can be
+/// Moves the reductions with these numbers to just after what they reduce, where they can be
 /// combined with others over the same devices.
 void put_early(ir::Function& function, const std::vector<std::size_t>& reductions);
 

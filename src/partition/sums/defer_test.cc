@@ -14,7 +14,7 @@ using testing::Function;
 using testing::Program;
 using testing::ValueId;
 
-/// What the program sends with inputs like this, its only output being whole.
+/// What the program sends with inputs sharded like this and its only output whole.
 std::string sent(const Program& program, const std::vector<P>& inputs, Numerics numerics,
                  const P& output = {}) {
   Function function = program.function;
@@ -162,7 +162,7 @@ std::string sent_by_loop(double start, bool is_used, Numerics numerics) {
 TEST(Defer, AddsUpInALoopAndResolvesBehindIt) {
   EXPECT_EQ(sent_by_loop(0, false, Numerics::exact), "all_reduce 5 2560");
   EXPECT_EQ(sent_by_loop(0, false, Numerics::fast), kOne);
-  // A carry that starts with something else, or that is looked at, is whole in each round.
+  // A carry that does not start at zero, or that is read in a round, is whole in each round.
   EXPECT_EQ(sent_by_loop(1, false, Numerics::fast), "all_reduce 5 2560");
   EXPECT_EQ(sent_by_loop(0, true, Numerics::fast), "all_reduce 5 2560");
 }

@@ -14,7 +14,7 @@ struct Piece {
   double backward = 0;                    // seconds
   double sent = 0;                        // bytes that cross the cut after it; 0 for the last piece
   double held = 0;                        // bytes that the backward pass needs
-  std::vector<std::size_t> weights = {};  // numbers of those that it reads, each once
+  std::vector<std::size_t> weights = {};  // the numbers of the weights that it reads, each once
 };
 
 struct Row {
@@ -36,9 +36,9 @@ using Ends = std::vector<std::size_t>;
 /// The costs of the stages, as simulate() takes them.
 ScheduleCosts costs_of_stages(const Row& row, const Ends& ends);
 
-/// The cut with the least time of the slowest stage, transfers included, and of such cuts the one
-/// that sends the fewest bytes. Then single cuts are moved as long as the schedule ends sooner.
-/// Every stage has at least one piece. Empty if no cut meets the memory limit.
+/// The cut whose slowest stage takes the least time, transfers included, and among such cuts the
+/// one that sends the fewest bytes. Then single cuts are moved as long as this makes the schedule
+/// end sooner. Every stage has at least one piece. Empty if no cut meets the memory limit.
 Ends balance(const Row& row, const BalanceOptions& options);
 /// The lowest memory limit, in bytes, that some cut meets.
 double least_bytes(const Row& row, const BalanceOptions& options);

@@ -14,7 +14,7 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-// Of one core. Only their ratios matter for where stages are cut.
+// The speeds of one core. Only their ratios matter for where stages are cut.
 constexpr double kDotFlopsPerSecond = 1e11;
 constexpr double kTileFlopsPerSecond = 1.6e10;
 

@@ -18,7 +18,7 @@ double seconds_of(const ir::Function& function, const ir::Equation& equation);
 struct Passes {
   double forward = 0;   // seconds
   double backward = 0;  // seconds
-  double held = 0;      // bytes of values inside of it that the backward pass needs
+  double held = 0;      // bytes of values inside it that the backward pass needs
 };
 /// `is_active`: per operand, whether its gradient is wanted.
 Passes passes_of(const ir::Function& function, const ir::Equation& equation,

@@ -77,7 +77,7 @@ TEST(Balance, NoCutHasAFasterSlowestStageUnlessTheScheduleEndsLater) {
     const BalanceOptions options{.tasks = Std1F1B{3}.tasks(6), .num_stages = 3};
     const Score found = score_of(row, balance(row, options), options.tasks);
     Score best{.slowest = 1e300, .makespan = 1e300};
-    double of_best = 1e300;  // makespan of the cut with the fastest slowest stage
+    double of_best = 1e300;  // makespan of the cut whose slowest stage is fastest
     for (const Ends& ends : all_cuts(9, 3)) {
       const Score score = score_of(row, ends, options.tasks);
       if (score.slowest < best.slowest) of_best = 1e300;

@@ -77,7 +77,8 @@ void Forward::find_leading() {
   }
 }
 
-/// What depends on no weight has no backward pass, and is computed where it is first read.
+/// Values that depend on no weight have no backward pass, and are computed where they are first
+/// read.
 void Forward::find_positions() {
   std::vector<std::size_t> first_use(f_.values.size(), kNone);
   for (std::size_t i = f_.equations.size(); i-- > 0;) {

@@ -58,7 +58,7 @@ class Forward {
   std::vector<bool> leads_on_;           // per value: the loss depends on it
   std::vector<std::size_t> position_;    // per equation: at which equation it is computed
   std::vector<std::size_t> last_use_;    // per value: position of its last reader, or kNone
-  std::vector<Passes> passes_;           // per equation; 0 if it is done once for all
+  std::vector<Passes> passes_;           // per equation; 0 if it is done once for all microbatches
   std::vector<Place> places_;
 };
 

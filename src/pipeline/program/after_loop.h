@@ -10,8 +10,8 @@
 namespace tessera::pipeline {
 
 /// An equation runs in the group of its largest operand that depends on the loop; its other
-/// operands are transferred there. What does not depend on the loop is computed by each task that
-/// reads it.
+/// operands are transferred there. Values that do not depend on the loop are computed by each task
+/// that reads them.
 class AfterLoop {
  public:
   /// `groups`: per result of the loop, the group that has it.
@@ -23,7 +23,7 @@ class AfterLoop {
   const std::set<std::pair<ValueId, std::int64_t>>& needs() const { return needs_; }
   /// Emits the tasks. `output_alias` as in PipelineOptions.
   void emit(Outer& outer, const std::vector<int>& output_alias) const;
-  /// -1 for what every group can compute by itself.
+  /// -1 for a value that every group can compute by itself.
   std::int64_t group_of(ValueId value) const { return group_[value]; }
 
  private:

@@ -1,6 +1,6 @@
-// Splits the backward pass of a stage in two: what the previous stage waits for, and the weight
-// gradients. What several weight gradients need stays in the first part, even in stage 0, for which
-// no stage waits.
+// Splits the backward pass of a stage in two: the part that the previous stage waits for, and the
+// weight gradients. Values that several weight gradients need stay in the first part, even in stage
+// 0, for which no stage waits.
 #include <algorithm>
 #include <map>
 

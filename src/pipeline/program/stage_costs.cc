@@ -1,4 +1,4 @@
-// What the tasks of a pipeline are estimated to cost.
+// Estimated costs of the tasks of a pipeline.
 #include <algorithm>
 #include <set>
 
@@ -21,7 +21,7 @@ double& time_of(StageCosts& costs, Work work) {
   return work == Work::input ? costs.bwd_input : costs.bwd_weight;
 }
 
-/// Who reads a value that a forward task computes.
+/// The readers of a value that a forward task computes.
 struct Readers {
   std::set<std::int64_t> holders;  // stages whose backward passes read it
   bool is_sent = false;            // another stage reads it

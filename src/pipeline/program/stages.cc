@@ -64,8 +64,8 @@ class Cutter {
     check_marks();
     const int last = static_cast<int>(stages_.num_stages) - 1;
     for (int stage = 0; stage <= last; ++stage) take_up_to_mark(stage, false, stage);
-    // What the last stage computes up to its backward mark, such as the loss, belongs to its
-    // forward pass.
+    // Everything that the last stage computes up to its backward mark, such as the loss, belongs to
+    // its forward pass.
     for (int stage = last; stage >= 0; --stage) {
       take_up_to_mark(stage, true, stage == last ? last : backward_cluster(stage + 1));
     }
@@ -92,7 +92,7 @@ class Cutter {
   }
   const Equation& equation(std::size_t i) const { return stages_.body.equations[i]; }
 
-  /// Finds marks, constants and views, and what is equal for all microbatches.
+  /// Finds marks, constants and views, and values that are equal for all microbatches.
   void find_shared() {
     const Function& body = stages_.body;
     std::vector<bool> varies(body.values.size(), false);

@@ -133,7 +133,7 @@ class TaskBodyWriter {
   Function function_;
   TaskBody body_;
   std::map<Key, ValueId> known_;
-  std::vector<Key> sums_;  // that are written
+  std::vector<Key> sums_;  // the sums that are written
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace tessera::pipeline {
 /// A value of the loop: of one microbatch, or the same for all.
 struct Key {
   enum class Kind : std::uint8_t {
-    shared,      // constants of the loop, and what is computed once before it
+    shared,      // constants of the loop, and values computed once before it
     sum,         // a carry: `value` is its number
     microbatch,  // a value of the body
   };
@@ -22,7 +22,7 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// A function, and the values of the loop that its inputs and outputs are.
+/// A function, and which values of the loop its inputs and outputs are.
 struct TaskBody {
   std::shared_ptr<const Function> function;
   std::vector<Key> inputs;

@@ -79,7 +79,7 @@ class TaskTextWriter {
   }
 
   const ir::Function& program_;
-  std::vector<ValueId> base_;          // per value: itself, or what it is a view of
+  std::vector<ValueId> base_;          // per value: itself, or the value that it is a view of
   std::vector<std::size_t> last_use_;  // per value: the last equation that reads it
   std::map<ValueId, std::int64_t> group_;
   std::string text_;

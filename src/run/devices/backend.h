@@ -15,10 +15,10 @@
 namespace tessera::run {
 
 /// Bytes of one device while a program runs, as the compiler of the devices reports them; all 0 if
-/// it does not.
+/// it reports none.
 struct DeviceMemory {
   std::int64_t arguments = 0;
-  std::int64_t outputs = 0;  // that do not reuse the memory of a donated argument
+  std::int64_t outputs = 0;  // those that do not reuse the memory of a donated argument
   std::int64_t temporaries = 0;
   std::vector<std::int64_t> group_peaks = {};  // of a pipeline: for a device of each group
 };
@@ -32,7 +32,7 @@ class Runnable {
   /// values. Outputs may not be ready yet; reading them waits.
   virtual std::vector<Tiles> execute(std::vector<Tiles>& inputs,
                                      const std::function<void()>& on_begin) const = 0;
-  /// What the compiler of an accelerator tells; nullopt for other programs.
+  /// What the compiler of an accelerator reports; nullopt for other programs.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };
 
@@ -54,16 +54,16 @@ struct DeviceTile {
   std::vector<std::int64_t> devices = {};
 };
 
-/// How an input or output of a program lies on the devices.
+/// How an input or output of a program is placed on the devices.
 struct DevicePort {
   DType dtype;
   Shape room;  // every device has room for the largest tile
   std::vector<DeviceTile> tiles;
-  /// Of an output: the op and the line that compute it, for messages.
+  /// For an output: the op and the line that compute it, for messages.
   std::string origin = {};
 };
 
-/// A program in StableHLO text, which `num_devices` devices from the first one on run as replicas.
+/// A program in StableHLO text. `num_devices` devices, from the first one on, run it as replicas.
 struct DeviceProgram {
   std::string name;
   std::string text;
@@ -74,7 +74,7 @@ struct DeviceProgram {
   std::vector<bool> is_donated;  // per input
 };
 
-/// Bytes of 0 are unknown.
+/// Numbers of bytes that are 0 are unknown.
 struct DeviceInfo {
   int id = 0;
   std::string kind;
@@ -96,10 +96,10 @@ struct DeviceCall {
   std::int64_t bytes = 0;    // moved, on all devices
   std::int64_t first_device = 0;
   std::int64_t num_devices = 1;
-  int thread = 0;  // of the host, numbered in the order of their first calls
+  int thread = 0;  // a host thread, numbered in the order of first calls
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  // Of execute: while the devices were busy with it.
+  // For execute: the time in which the devices were busy with it.
   std::int64_t busy_from_ns = 0;
   std::int64_t busy_until_ns = 0;
 };
@@ -109,7 +109,7 @@ struct DeviceCallTotal {
   DeviceCall::Kind kind = DeviceCall::Kind::execute;
   std::string program = {};
   std::int64_t count = 0;
-  std::int64_t ns = 0;  // execute: of the devices; otherwise of the calling threads
+  std::int64_t ns = 0;  // execute: time of the devices; otherwise of the calling threads
   std::int64_t bytes = 0;
 };
 
@@ -127,8 +127,8 @@ class Backend {
   virtual ~Backend() = default;
   /// "cpu", "cuda", ...
   virtual std::string platform() const = 0;
-  /// Whether all devices are NVIDIA's of compute capability 8.0 or newer. They run cuDNN's kernels
-  /// of attention, and their tensor cores multiply bf16.
+  /// Whether all devices are NVIDIA devices of compute capability 8.0 or newer. These run cuDNN's
+  /// attention kernels, and their tensor cores multiply bf16.
   virtual bool has_tensor_cores() const = 0;
   virtual BackendInfo info() const = 0;
   /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
@@ -136,8 +136,8 @@ class Backend {
   /// A program that copies an array to the devices of the port.
   virtual std::shared_ptr<const Runnable> transfer(const DevicePort& port) = 0;
 
-  /// Records all calls, and what the devices do if the accelerator has a profiler. Throws
-  /// RuntimeFault if that cannot start.
+  /// Records all calls and, if the accelerator has a profiler, what the devices do. Throws
+  /// RuntimeFault if the profiler cannot start.
   virtual void start_trace() = 0;
   /// Waits until the devices are idle.
   virtual DeviceTrace stop_trace() = 0;

@@ -63,7 +63,7 @@ std::vector<Tiles> DevicePipeline::execute(std::vector<Tiles>& inputs,
     const Step& step = plan_.steps[i];
     std::vector<Tiles> operands;
     for (const std::size_t value : step.operands) operands.push_back(values[value]);
-    // A program may overwrite what it alone holds.
+    // A program may overwrite tiles that nothing else holds.
     for (const std::size_t value : step.operands) {
       if (is_last_use(value, i)) values[value].clear();
     }

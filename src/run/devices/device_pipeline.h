@@ -10,8 +10,8 @@
 
 namespace tessera::run {
 
-/// Programs of single groups, in an order in which each finds its operands. Starting one does not
-/// wait for it, so the groups compute side by side.
+/// Programs of single groups, in an order in which each finds its operands. Starting a program does
+/// not wait for its end, so the groups compute side by side.
 class DevicePipeline final : public Runnable {
  public:
   struct Step {

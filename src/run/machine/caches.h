@@ -5,7 +5,7 @@
 
 namespace tessera::run {
 
-/// What the system reports, with the defaults of CacheSizes where it does not say.
+/// The sizes that the system reports, or the defaults of CacheSizes where it reports none.
 CacheSizes machine_caches();
 
 }  // namespace tessera::run

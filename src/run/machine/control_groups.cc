@@ -6,7 +6,7 @@ namespace tessera::run {
 
 namespace {
 
-/// In a container the path may begin outside of what is mounted. Then the mounted folder itself is
+/// In a container, the path may begin outside the mounted folder. Then the mounted folder itself is
 /// the group, so it is always listed.
 void add_groups(std::vector<ControlGroup>& groups, const std::string& mount, std::string path,
                 int version) {

@@ -16,8 +16,8 @@ namespace tessera::run {
 
 namespace {
 
-/// The CPU time that a group allows per unit of time, in whole cores. It is rounded down: a thread
-/// too many uses up the time of the others, and then all of them wait.
+/// The CPU time that a group allows per unit of time, in whole cores. It is rounded down: one
+/// thread too many uses up the time of the others, and then all of them wait.
 std::optional<std::int64_t> cores_of(const ControlGroup& group) {
   std::int64_t quota = 0;
   std::int64_t period = 0;
@@ -51,7 +51,8 @@ struct CpuMask {
 }  // namespace
 
 #ifdef __linux__
-/// The kernel's mask may be larger than cpu_set_t. It is asked for again until it fits.
+/// The kernel's mask may be larger than cpu_set_t, so larger and larger masks are tried until it
+/// fits.
 std::vector<int> allowed_cpus() {
   constexpr int kMostCpus = 1 << 20;
   std::vector<int> cpus;

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The kernel's files of control groups, in a folder of their own.
+/// The kernel's files of control groups, in a separate folder.
 class UsableCores : public ::testing::Test {
  protected:
   UsableCores() {
@@ -29,7 +29,7 @@ class UsableCores : public ::testing::Test {
   int all_ = usable_cores("/nowhere");  // no groups
 };
 
-/// A thread with an affinity mask of its own, because a mask cannot always be widened again.
+/// Uses a separate thread for the mask, because a mask cannot always be widened again.
 int cores_with_mask(int num_cores) {
   int found = 0;
   std::thread([&] {

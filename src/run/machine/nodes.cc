@@ -12,7 +12,7 @@ namespace tessera::run {
 
 namespace {
 
-/// Reads a list such as `0-3,8`; stops at what is not of this form.
+/// Reads a list such as `0-3,8`; stops at text of another form.
 std::vector<int> cpu_list(const std::string& text) {
   std::vector<int> cpus;
   const char* at = text.data();

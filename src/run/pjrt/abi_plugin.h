@@ -141,7 +141,7 @@ struct OutputDimensions : Head {
   const std::size_t* ranks = nullptr;
 };
 
-/// A program without room for the code asks for its size.
+/// Without room for the code, this asks for its size.
 struct WritableProgram : Head {
   char* code = nullptr;
   std::size_t code_size = 0;
@@ -234,7 +234,7 @@ struct TextOfLayout : Head {
   void (*free_owner)(void* owner) = nullptr;
 };
 
-/// Of an array of this shape, where the caller does not ask for a layout.
+/// The layout of an array of this shape if the caller does not ask for one.
 template <typename Object>
 struct DefaultLayout : Head {
   Object* object = nullptr;
@@ -249,7 +249,7 @@ struct LayoutOfBuffer : Head {
   const HeldLayout* layout = nullptr;  // out
 };
 
-/// Of the arguments or the results of a program, which owns them.
+/// The layouts of the arguments or the results of a program, which owns them.
 struct LayoutsOfProgram : Head {
   Compiled* compiled = nullptr;
   std::size_t num_items = 0;  // out

@@ -44,7 +44,7 @@ struct ProfilerCall {
   Profiler* profiler = nullptr;
 };
 
-/// Without a buffer the function tells the size. It may also give a buffer of its own.
+/// Without a buffer, the function returns the size. It may also return a buffer of its own.
 struct ProfilerData {
   std::size_t struct_size = sizeof(ProfilerData);
   Profiler* profiler = nullptr;
@@ -68,7 +68,7 @@ struct ProfilerApi {
 struct ProfilerExtension {
   ExtensionHead head;
   ProfilerApi* api = nullptr;   // may be missing
-  std::int64_t context_id = 0;  // of the call that has this extension; 0 in that of a plugin
+  std::int64_t context_id = 0;  // of the call with this extension; 0 in a plugin's
 };
 
 }  // namespace tessera::run::pjrt::abi

@@ -58,7 +58,7 @@ struct Compile : Head {
   Loaded* loaded = nullptr;  // out
 };
 
-/// Devices that are not there, for which programs can be compiled all the same.
+/// Devices that are not present, but for which programs can be compiled.
 struct TopologyCreate : Head {
   static constexpr Function kFunction = Function::topology_create;
   const char* name = nullptr;

@@ -105,7 +105,7 @@ void CallRecorder::add_execution(const Plugin& plugin, DeviceCall call,
   }
 }
 
-/// What has failed is told where its results are read.
+/// A failure is reported where the results are read.
 void CallRecorder::note_event(abi::Error* error, void* data) {
   auto* const execution = static_cast<Execution*>(data);
   execution->plugin.failure_of(error);

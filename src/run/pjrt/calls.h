@@ -16,7 +16,7 @@
 
 namespace tessera::run::pjrt {
 
-/// Must live until the end of the process, like its plugin, which calls it.
+/// Must live until the end of the process, like the plugin that calls it.
 class CallRecorder {
  public:
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }

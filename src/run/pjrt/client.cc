@@ -120,7 +120,8 @@ BufferHandle Client::own(abi::Buffer* buffer) const {
 
 BufferHandle Client::upload(const std::byte* data, std::shared_ptr<const void> owner, DType dtype,
                             const Shape& shape, std::int64_t device) {
-  // The plugin copies small arrays faster than it tells later that it has read them.
+  // For a small array, a copy during the call is faster than a later signal that the plugin has
+  // read the array.
   constexpr std::int64_t kSmallBytes = 64 << 10;
   const std::int64_t bytes = size_bytes(Type{dtype, shape});
   const bool is_small = bytes <= kSmallBytes;
@@ -192,7 +193,7 @@ void Client::execute(abi::Execute& execute, const std::string& name, std::int64_
   std::deque<std::vector<abi::Event*>>& in_flight = in_flight_[first_device];
   while (in_flight.size() >= kMostInFlight) {
     const TimedCall timed(calls_, {.kind = DeviceCall::Kind::wait, .first_device = first_device});
-    // What failed is reported where its results are read.
+    // Failures are reported where the results are read.
     for (abi::Event* event : in_flight.front()) plugin_.await(event);
     in_flight.pop_front();
   }

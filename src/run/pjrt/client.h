@@ -41,15 +41,16 @@ class Client final : public Backend {
                       const Shape& shape, std::int64_t device);
   /// Starts to copy a buffer to another device.
   BufferHandle copy(abi::Buffer* buffer, std::int64_t device);
-  /// Waits until the buffer is computed. Returns what is wrong with the program that computes it.
+  /// Waits until the buffer is computed. Returns the failure of the program that computes it, if
+  /// any.
   std::optional<Failure> wait(abi::Buffer* buffer);
   /// Waits, and copies the buffer to the host, dense and row-major.
   std::optional<Failure> download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to);
   BufferHandle own(abi::Buffer* buffer) const;
 
-  /// Starts the program `name` on its devices, of which the first is given. Waits first if two
-  /// executions are in flight there: plugins may block for ever when many programs with collectives
-  /// wait for each other's threads.
+  /// Starts the program `name` on its devices, the first of which is `first_device`. If two
+  /// executions are in flight there, waits first: plugins may block for ever when many programs
+  /// with collectives wait for each other's threads.
   void execute(abi::Execute& execute, const std::string& name, std::int64_t first_device);
 
   void start_trace() override;
@@ -60,7 +61,7 @@ class Client final : public Backend {
  private:
   abi::DeviceDescription* description_of(abi::Device* device) const;
   std::vector<DeviceInfo> devices() const;
-  /// 9 of 9.0; 0 where it is not known.
+  /// The 9 of 9.0; 0 if it is not known.
   int compute_capability(abi::Device* device) const;
   void create(const ClientSpec& spec, const Span& where);
 

@@ -9,7 +9,7 @@
 
 namespace tessera::run::pjrt {
 
-/// Bytes of one element; 0 for types whose elements are no whole bytes.
+/// Bytes of one element; 0 for types whose elements are not whole bytes.
 std::size_t element_bytes(abi::ElementType type);
 abi::ElementType element_type(DType dtype);
 

@@ -12,13 +12,13 @@ namespace tessera::run::pjrt {
 namespace {
 
 /// The environment whose `python3` a shell would run; empty if there is none. Containers often have
-/// one on PATH that was never activated.
+/// an environment on PATH that was never activated.
 std::string environment_on_path() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::error_code ignored;
-    // Where the link leads to does not matter: an environment links to the system's program.
+    // A link is not followed: in an environment it leads to the system's program.
     const std::filesystem::path program = std::filesystem::path(folder) / "python3";
     if (program.is_absolute() && std::filesystem::exists(program, ignored))
       return program.lexically_normal().parent_path().parent_path();

@@ -12,8 +12,8 @@ namespace tessera::run::pjrt {
 std::vector<std::string> gpu_plugin_patterns();
 /// The newest plugin of the first pattern that matches.
 std::optional<std::string> find_gpu_plugin();
-/// The folder with the assembler and the libraries of CUDA beside the package of this plugin. Empty
-/// if there is none, or if XLA_FLAGS names one.
+/// The folder with CUDA's assembler and libraries next to the package of this plugin. Empty if
+/// there is none, or if XLA_FLAGS names one.
 std::string find_cuda_folder(const std::string& plugin);
 
 }  // namespace tessera::run::pjrt

@@ -115,7 +115,7 @@ std::string profile_options() {
   Message options;
   options.add(profile::kVersion, std::uint64_t{1});
   options.add(profile::kDeviceType, std::uint64_t{0});  // any
-  options.add(profile::kHostLevel, std::uint64_t{0});   // the rows of the host are ours
+  options.add(profile::kHostLevel, std::uint64_t{0});   // Tessera writes the rows of the host
   options.add(profile::kDeviceLevel, std::uint64_t{1});
   options.add(profile::kPrograms, std::uint64_t{1});
   return options.bytes();

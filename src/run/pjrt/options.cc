@@ -12,7 +12,7 @@ namespace tessera::run::pjrt {
 
 namespace {
 
-/// Names that the clients of CPUs and of NVIDIA GPUs take. Others are passed on.
+/// Option names of the clients for CPUs and for NVIDIA GPUs. Other options are passed on unchecked.
 const std::vector<std::string>& known_options() {
   static const auto* const names =
       new std::vector<std::string>{"abort_collectives_on_failure",

@@ -19,12 +19,12 @@ struct ClientSpec {
   std::string path;
   std::map<std::string, std::string> options;
 };
-/// Throws UserError for text that is not of this form, and for the name of an option that is almost
-/// one that plugins have: some plugins ignore what they do not know.
+/// Throws UserError for text that is not of this form, and for an option whose name is almost that
+/// of a known option: some plugins ignore options that they do not know.
 ClientSpec parse_spec(std::string_view text, const Span& where);
 
 /// Options as plugins take them: `[0,1]` is a list of whole numbers, `8` a whole number, `true` and
-/// `false` are what they say, `0.9` is a number, and anything else is text.
+/// `false` are booleans, `0.9` is a number, and anything else is text.
 class NamedValues {
  public:
   /// `options` must live as long as this.
@@ -33,7 +33,7 @@ class NamedValues {
 
  private:
   std::vector<abi::NamedValue> values_;
-  std::deque<std::vector<std::int64_t>> lists_;  // that the values point to
+  std::deque<std::vector<std::int64_t>> lists_;  // lists to which values point
 };
 
 }  // namespace tessera::run::pjrt

@@ -20,7 +20,7 @@ const abi::Api* api_of(void* library) {
   return symbol == nullptr ? nullptr : reinterpret_cast<abi::GetApi>(symbol)();
 }
 
-/// dlopen says of a library for another processor that there is no such file.
+/// For a library built for another processor, dlopen only says that there is no such file.
 void check_machine(const std::string& file, const Span& where) {
   const std::string machine = other_machine(file);
   if (machine.empty()) return;
@@ -37,8 +37,8 @@ Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
   // Without a slash, dlopen would search the folders of the system.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   check_machine(file, where);
-  // CUDA's plugin writes to stderr what it does in each compilation. Its own warnings and errors
-  // stay.
+  // The CUDA plugin writes to stderr what it does in each compilation. This hides it, but keeps
+  // warnings and errors.
   setenv("TF_CPP_MIN_LOG_LEVEL", "1", /*replace=*/0);
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

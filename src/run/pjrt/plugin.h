@@ -19,8 +19,9 @@ struct Failure {
 
 class Plugin {
  public:
-  /// Loads and initializes it; it is never unloaded, because its threads would go on. Throws
-  /// UserError for a file that is no plugin or has another version of the interface.
+  /// Loads and initializes the plugin. It is never unloaded, because its threads would go on
+  /// running. Throws UserError for a file that is not a plugin or has another version of the
+  /// interface.
   Plugin(const std::string& path, const Span& where);
 
   const std::string& path() const { return path_; }
@@ -50,7 +51,7 @@ class Plugin {
   [[noreturn]] void fail(const Failure& failure, const std::string& subject = "") const;
 
  private:
-  /// Calls a function that returns nothing: those about errors.
+  /// Calls a function that returns nothing, such as those about errors.
   template <typename Arguments>
   void call_plain(Arguments& arguments) const {
     arguments.struct_size = sizeof(Arguments);

@@ -17,8 +17,8 @@ const abi::ProfilerApi* profiler_of(const Plugin& plugin) {
   return is_whole ? api : nullptr;
 }
 
-/// Without what follows the last field: the plugin for NVIDIA's devices passes a zero byte more
-/// than it has written, and no reader takes a message that has one.
+/// The data without anything after the last field: the plugin for NVIDIA devices passes one zero
+/// byte more than it has written, and no reader accepts a message with that byte.
 std::string_view whole_fields(std::string_view space) {
   std::size_t end = 0;
   try {
@@ -67,7 +67,7 @@ std::string Profiler::finish() {
   abi::ProfilerData data;
   data.profiler = profiler_;
   check(api_.collect(&data));
-  // Plugins differ in whose memory it is.
+  // Plugins differ in who provides the memory.
   if (data.data != nullptr) {
     return std::string(whole_fields({reinterpret_cast<const char*>(data.data), data.data_size}));
   }

@@ -9,7 +9,7 @@
 
 namespace tessera::run::pjrt {
 
-/// What the devices do, from its construction until finish().
+/// Records what the devices do, from its construction until finish().
 class Profiler {
  public:
   /// nullptr if the plugin has no profiler. Throws RuntimeFault if it cannot start.

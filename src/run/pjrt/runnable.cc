@@ -10,7 +10,7 @@ namespace tessera::run::pjrt {
 
 namespace {
 
-/// Copies the elements that both arrays have, which begin at the same corner.
+/// Copies the elements that both arrays have. The arrays begin at the same corner.
 void copy_common(const Shape& common, DType dtype, const Shape& from_shape, const std::byte* from,
                  const Shape& to_shape, std::byte* to) {
   copy_box(whole(common), size_bytes(dtype), whole(from_shape), from, whole(to_shape), to);
@@ -112,8 +112,8 @@ std::shared_ptr<const Copies> on_its_devices(Client& client, const PortPtr& port
     for (const std::int64_t device : missing) all->add(device, client.copy(known->any(), device));
     return all;
   }
-  // The devices read the array while the program goes on. Until they have, nobody else owns the
-  // tile alone, so that it is not overwritten.
+  // The devices read the array while the program goes on. Until they have read it, the upload
+  // shares ownership of the tile, so that it is not overwritten.
   const std::byte* data = tile->data();
   std::shared_ptr<const void> owner = tile;
   if (shape != port->room) {
@@ -179,7 +179,7 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
 std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
                                          const std::function<void()>& on_begin) const {
   require(inputs.size() == inputs_.size(), "a program for devices gets all its inputs");
-  // Before uploads hold tiles, too.
+  // This must come before uploads hold tiles too.
   const std::vector<std::int64_t> kept = not_donated(inputs);
   PerDevice arguments(num_devices_);
   std::vector<BufferHandle> held;

@@ -9,8 +9,8 @@ namespace tessera::run::pjrt {
 
 using PortPtr = std::shared_ptr<const DevicePort>;
 
-/// A tile on some of the devices of a client. Buffers have the room of the port that they were made
-/// for.
+/// A tile on some of the devices of a client. The buffers have the size of the room of the port for
+/// which they were made.
 class Copies final : public DeviceCopies {
  public:
   Copies(Client& client, PortPtr port, Shape shape)
@@ -24,7 +24,7 @@ class Copies final : public DeviceCopies {
   }
   /// nullptr if this device has none.
   BufferHandle find(std::int64_t device) const;
-  /// On one of the devices.
+  /// The buffer on one of the devices.
   abi::Buffer* any() const { return buffers_.begin()->second.get(); }
   void wait() const override;
   void read(std::span<std::byte> to) const override;

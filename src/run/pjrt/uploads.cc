@@ -30,7 +30,7 @@ void Uploads::let_go(const Plugin& plugin) {
       under_way_.pop_front();
     }
   }
-  // An upload that failed is reported by what reads the array.
+  // A failed upload is reported when the array is read.
   for (const Upload& upload : ended) plugin.await(upload.read);
 }
 

@@ -13,8 +13,8 @@ class Uploads {
  public:
   /// Keeps `owner` until the plugin signals `read`, which is taken over.
   void add(abi::Event* read, std::shared_ptr<const void> owner);
-  /// Lets go of what has been read. The plugin's own threads never do that: to free a buffer calls
-  /// the plugin.
+  /// Releases the owners of memory that has been read. The plugin's own threads never do this,
+  /// because freeing a buffer calls the plugin.
   void let_go(const Plugin& plugin);
 
  private:

@@ -7,13 +7,13 @@
 
 namespace tessera::run {
 
-/// A queue: nobody starts before those who came earlier.
+/// A queue: nothing starts before what came earlier.
 class Admission {
  public:
   explicit Admission(int most) : most_(most) {}
 
-  /// Returns when less than `most` executions are in flight and, if this one communicates with
-  /// other processes, no other one that does.
+  /// Returns when fewer than `most` executions are in flight and, if this one communicates with
+  /// other processes, no other execution that does so is in flight.
   void begin_execution(bool communicates);
   void end_execution(bool communicates);
 

@@ -12,7 +12,7 @@ void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
   news_.fetch_add(1);
   const bool nobody_sleeps = num_asleep_.load() == 0 && !caller.is_asleep.load();
   if (nobody_sleeps || !may_wake(caller)) return;
-  // Threads that spin or are awake may work for other callers.
+  // With several callers, threads that spin or are awake may work for the others.
   const bool is_sure = num_callers_.load(std::memory_order_relaxed) == 1;
   if (is_sure) num_helpers -= num_spinning_.load(std::memory_order_relaxed);
   if (num_helpers <= 0) return;
@@ -29,7 +29,7 @@ void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
   const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep_.load()));
   num_asleep_ -= count;
   num_woken_ += count;
-  lock.unlock();  // those that wake need it
+  lock.unlock();  // threads that wake up need it
   if (wakes_caller) wake_callers_.notify_all();
   for (int i = 0; i < count; ++i) wake_.notify_one();
 }
@@ -67,7 +67,7 @@ void IdleThreads::wait(std::uint64_t seen, Caller* caller) {
   sleep(seen, caller);
 }
 
-/// Who announces news changes news_ before it looks for threads that sleep.
+/// A thread that announces news changes news_ before it looks for threads that sleep.
 void IdleThreads::sleep(std::uint64_t seen, Caller* caller) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (caller != nullptr) {

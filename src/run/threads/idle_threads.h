@@ -9,12 +9,12 @@
 
 namespace tessera::run {
 
-/// There are workers, and callers: the threads that called Engine::execute(), each of which sleeps
+/// These are workers, and callers: the threads that called Engine::execute(), each of which sleeps
 /// only during its own execution.
 ///
 /// A thread that finds no work calls look(), looks again, and then calls found_work(), wait() or
-/// sleep(). Who makes work calls may_help() after it, and then announce(). So one of them sees the
-/// other, and no lock is taken where all threads are busy.
+/// sleep(). A thread that makes work calls may_help() afterwards, and then announce(). So at least
+/// one of the two sees the other, and no lock is taken while all threads are busy.
 class IdleThreads {
  public:
   struct Caller {
@@ -22,7 +22,7 @@ class IdleThreads {
     bool is_woken = false;
   };
 
-  /// No more threads are woken than there are cores: they would only take time from each other.
+  /// No more threads are woken than there are cores: more would only take time from each other.
   explicit IdleThreads(int num_cores) : num_cores_(num_cores), limit_(num_cores) {}
 
   /// How many threads may compute.
@@ -52,7 +52,7 @@ class IdleThreads {
   /// Tells the caller, and threads that spin, that its execution is over.
   void announce_end(Caller& caller);
 
-  /// Returns what to wait for: news that come later.
+  /// Returns a number to pass to wait() or sleep(), which wait for later news.
   std::uint64_t look();
   void found_work() { num_idle_.fetch_sub(1); }
   /// Returns when there may be work. `caller`: nullptr for a worker.
@@ -68,7 +68,8 @@ class IdleThreads {
 
  private:
   int num_awake() const { return num_threads_ - num_asleep_ - num_callers_asleep_; }
-  /// The caller is woken beyond the limit if there are others, who compute for themselves only.
+  /// The caller is woken beyond the limit if there are other callers, because they compute only for
+  /// themselves.
   bool may_wake(const Caller& caller) const {
     if (num_callers_ > 1 && caller.is_asleep.load()) return true;
     return num_awake() < most_awake();
@@ -80,14 +81,14 @@ class IdleThreads {
   std::atomic<std::uint64_t> news_{0};  // changes whenever idle threads should look
   std::atomic<int> num_callers_ = 0;
   std::atomic<int> num_threads_ = 0;  // workers and callers
-  std::atomic<int> num_idle_ = 0;     // of them, those that look, spin or sleep
+  std::atomic<int> num_idle_ = 0;     // those of them that look, spin or sleep
   std::atomic<int> num_spinning_ = 0;
   std::atomic<bool> is_stopping_ = false;
 
-  std::mutex mutex_;  // for changes of what follows
+  std::mutex mutex_;  // for changes of the members below
   std::condition_variable wake_, wake_callers_;
   std::atomic<int> num_callers_asleep_ = 0;
-  std::atomic<int> num_asleep_ = 0;  // workers, without those that may wake
+  std::atomic<int> num_asleep_ = 0;  // workers, except those that may wake
   int num_woken_ = 0;                // may wake
 };
 

@@ -7,7 +7,7 @@ namespace tessera::run {
 
 namespace {
 
-/// The order of the heap. Of equal levels, the task that comes later in the program goes later.
+/// The order of the heap. Among equal levels, the task that comes later in the program goes later.
 bool goes_later(const ReadyTask& a, const ReadyTask& b) {
   if (a.level != b.level) return a.level < b.level;
   const std::uint32_t root_a = a.ref.frame->root_task(a.ref.task);
@@ -29,8 +29,9 @@ void ReadyTasks::add(const ReadyTask& task) {
   own.ready.push_back(task);
   own.ready_parts += task.ref.frame->num_parts(task.ref.task);
   std::push_heap(own.ready.begin(), own.ready.end(), goes_later);
-  // A thread that goes to sleep first says so, and then reads this level; the one that adds a task
-  // stores the level, and then looks for threads that sleep. One of them sees the other.
+  // A thread that goes to sleep first announces it and then reads this level. A thread that adds a
+  // task stores the level and then looks for sleeping threads. At least one of the two sees the
+  // other.
   note_level(std::memory_order_seq_cst);
 }
 

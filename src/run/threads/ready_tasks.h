@@ -1,4 +1,4 @@
-// Tasks of which parts can run now.
+// Tasks with parts that can run now.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct TakenPart {
   int part;
   int node;              // of the thread that has taken it
   std::uint32_t group;   // of its task
-  bool is_first;         // of its task that was taken
+  bool is_first;         // the first part of its task that was taken
   std::size_t list = 0;  // from which it was taken
 };
 
@@ -40,9 +40,9 @@ class alignas(64) ReadyTasks {
 
   void add(const ReadyTask& task);
   /// Takes the next part, if one may run now. A task that has begun goes first, because others wait
-  /// for its end; after it the task with the highest level. If the threads of groups are limited,
-  /// the group is chosen first: the one whose next task comes first in the program. `node` is that
-  /// of the thread, whose parts go first.
+  /// for its end; after it, the task with the highest level. If the threads of groups are limited,
+  /// the group is chosen first: the one whose next task comes first in the program. `node` is the
+  /// thread's node, whose parts go first.
   std::optional<TakenPart> take(int node);
   /// Reports that the part that was taken, and others of its task, have run.
   void end_parts(const TakenPart& taken) {
@@ -50,11 +50,11 @@ class alignas(64) ReadyTasks {
   }
   /// From now on no part of the task can be taken. Call this when all its parts have ended.
   void end_task(const TakenPart& taken);
-  /// From now on no part can be taken, of tasks that are added later either.
+  /// From now on no part can be taken, not even of tasks that are added later.
   void close();
 
   /// The level of the task of which take() would take a part: kNothing if there is none, kBegun if
-  /// the task has begun. By the time that the caller looks it may be another one.
+  /// the task has begun. It may have changed by the time the caller looks at it.
   std::int64_t level() const { return level_.load(); }
   static constexpr std::int64_t kNothing = -1;
   static constexpr std::int64_t kBegun = std::numeric_limits<std::int64_t>::max();
@@ -64,10 +64,10 @@ class alignas(64) ReadyTasks {
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
   struct Queue {
-    /// A task of which not all parts had been taken when the mutex was last held.
+    /// A task whose parts had not all been taken when the mutex was last held.
     std::optional<ReadyTask> begun;
-    std::vector<ReadyTask> ready;  // tasks of which no part has been taken; a heap
-    std::int64_t ready_parts = 0;  // of these
+    std::vector<ReadyTask> ready;  // tasks without any part taken; a heap
+    std::int64_t ready_parts = 0;  // the parts of these tasks
     int num_running = 0;           // threads, if they are limited
 
     bool has_begun() const { return begun && begun->ref.frame->num_unclaimed(begun->ref.task) > 0; }
@@ -92,7 +92,7 @@ class alignas(64) ReadyTasks {
   int limit_ = 0;  // none
   bool is_closed_ = false;
   std::atomic<std::int64_t> level_ = kNothing;
-  std::atomic<std::int64_t> ready_parts_ = 0;  // of the next queue
+  std::atomic<std::int64_t> ready_parts_ = 0;  // parts of the next queue
   Queue queue_;
   std::vector<Queue> more_queues_;  // if the threads of groups are limited
 };

@@ -15,8 +15,8 @@ inline void pause_core() {
 #endif
 }
 
-/// A mutex for some tens of nanoseconds at a time: it costs half as much as std::mutex where nobody
-/// waits. A thread that waits for long gives its core to others, such as the one that holds it.
+/// A mutex that is held for some tens of nanoseconds at a time. It costs half as much as std::mutex
+/// when no thread waits. A thread that waits for long gives its core to others, such as the holder.
 class SpinMutex {
  public:
   void lock() {

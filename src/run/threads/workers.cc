@@ -146,7 +146,7 @@ void Workers::run(Run& run) noexcept {
     num_runs_ = runs_.size();
     changes_of_runs_ += 1;
   }
-  // Nobody joins any more, and those that have joined find nothing to do.
+  // No more threads join, and those that have joined find nothing to do.
   while (run.num_users.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   idle_.remove_caller();
   if (num_runs_ == 0) return;
@@ -154,8 +154,8 @@ void Workers::run(Run& run) noexcept {
   for (Run* other : runs_) find_helpers(*other, 0);
 }
 
-/// Of the executions with something to compute, the one for which the fewest threads do; nullptr if
-/// there is none. The caller must leave() it.
+/// Among the executions with something to compute, the one for which the fewest threads compute;
+/// nullptr if there is none. The caller must leave() it.
 Run* Workers::join() {
   const std::lock_guard<std::mutex> lock(mutex_);
   Run* next = nullptr;
@@ -193,15 +193,15 @@ void Workers::work_for_all(const Self& self) {
   }
 }
 
-/// Returns when the thread finds nothing to compute; a worker also when executions have begun or
-/// ended, to choose again.
+/// Returns when the thread finds nothing to compute. For a worker it also returns when executions
+/// have begun or ended, so that it chooses again.
 void Workers::compute(Run& run, const Self& self) {
   Execution& execution = run.execution;
   const bool is_worker = self.list > 0;
   const std::uint64_t changes = changes_of_runs_.load(std::memory_order_relaxed);
   const auto may_stay = [&] {
     if (!is_worker || changes_of_runs_.load(std::memory_order_relaxed) == changes) return true;
-    return execution.has_communication() && !has_communicator_;  // nobody else may look for it
+    return execution.has_communication() && !has_communicator_;  // no other thread looks for it
   };
   execution.enter();
   while (!execution.has_ended() && may_stay()) {
@@ -216,8 +216,8 @@ void Workers::compute(Run& run, const Self& self) {
 }
 
 /// Runs a part and all parts of its task that no other thread claims meanwhile. A trace needs every
-/// part by itself. Lets no exception out, so that the execution always learns that parts have
-/// ended.
+/// part separately. No exception leaves this function, so that the execution always learns that
+/// parts have ended.
 void Workers::run_parts(Run& run, const TakenPart& taken, const Self& self) {
   const TaskRef ref = taken.ref;
   Execution& execution = run.execution;
@@ -245,7 +245,7 @@ void Workers::run_parts(Run& run, const TakenPart& taken, const Self& self) {
   if (is_last) find_helpers(run, self.number == PartTime::kCommunicator ? 0 : 1);
 }
 
-/// If `work` throws, that is the fault of the execution.
+/// An exception of `work` becomes the fault of the execution.
 template <typename Work>
 void Workers::run_kernel(Run& run, TaskRef ref, const Self& self, const Work& work) {
   const bool is_timed = measured_.times_parts();
@@ -258,9 +258,9 @@ void Workers::run_kernel(Run& run, TaskRef ref, const Self& self, const Work& wo
   run.execution.attempt([&] { measured_.add(run.notes, ref, thread, start, end); });
 }
 
-/// Whether a thread that computes may run the next exchange, when it finds nothing to compute. It
-/// does where nothing can be computed before the exchange has ended: that saves waking another
-/// thread, and itself afterwards.
+/// Whether a computing thread that finds nothing to compute may run the next exchange. It may if
+/// nothing can be computed before the exchange has ended: this saves waking another thread, and
+/// being woken itself afterwards.
 bool Workers::may_communicate(const Run& run) const {
   return !has_communicator_ || (num_runs_ == 1 && run.execution.num_inside() == 1);
 }
@@ -297,8 +297,8 @@ void Workers::communicate() {
   }
 }
 
-/// Tells idle threads of parts that they can take. `own` is how many of them this thread takes
-/// itself, if there is one execution.
+/// Tells idle threads of parts that they can take. `own`: how many of them this thread takes
+/// itself, if there is only one execution.
 void Workers::find_helpers(Run& run, int own) {
   if (!idle_.may_help(run.caller)) return;
   const std::int64_t others =

@@ -16,7 +16,7 @@
 
 namespace tessera::run {
 
-/// What an execution knows of the nodes.
+/// What an execution knows about the nodes.
 struct CallerHome {
   std::span<const int> threads_up_to;  // see Frame::Frame()
   int node = 0;                        // of the caller, which is not bound
@@ -33,11 +33,11 @@ struct Run {
 };
 
 /// Executions in flight share the workers. Each brings the thread that called Engine::execute(),
-/// which computes for it alone. A worker makes way for each caller but one, as soon as the part
-/// that it computes has ended, so that `num_threads` threads compute.
+/// which computes only for this execution. For each caller except one, a worker stops computing as
+/// soon as its current part has ended, so that `num_threads` threads compute.
 ///
-/// Between the tasks of an execution no mutex of all threads is locked: that guards the list of
-/// executions, which threads read when they look for another one.
+/// Between the tasks of an execution, threads do not lock the mutex that they all share. It guards
+/// the list of executions, which threads read when they look for another one.
 class Workers {
  public:
   explicit Workers(Measurements& measured);
@@ -53,15 +53,15 @@ class Workers {
   /// For executions: one per thread that has a core.
   int num_lists() const { return std::min(num_threads(), num_cores_); }
   /// Starts the threads that the executable needs and that do not run yet. If the machine cannot
-  /// start another thread, the existing ones do its work.
+  /// start another thread, the existing ones do the work.
   CallerHome start(const Executable& executable);
-  /// Numbers the caller, and lets workers see the execution.
+  /// Gives the caller a number, and lets workers see the execution.
   void add(Run& run, const Executable& executable);
   /// Returns when the execution is over and no other thread uses it any more.
   void run(Run& run) noexcept;
 
  private:
-  /// Where the threads compute. They have one node if they are not bound.
+  /// Where the threads compute. There is one node if they are not bound.
   struct Homes {
     std::vector<NodeCpus> nodes;           // empty: the threads are not bound
     std::vector<std::size_t> node_of;      // per thread
@@ -70,7 +70,7 @@ class Workers {
   /// A thread that computes.
   struct Self {
     int number;        // for traces
-    std::size_t list;  // of its own in an execution
+    std::size_t list;  // the number of its own list in an execution
     int node;
   };
 

@@ -59,7 +59,7 @@ std::int64_t box_bytes(const Box& box, DType dtype) {
 
 bool is_empty(const Box& box) { return num_elements(box.size) == 0; }
 
-/// Who holds which tiles of an array. The processes of each copy have consecutive ranks.
+/// Which processes hold which tiles of an array. The processes of each copy have consecutive ranks.
 class Spread {
  public:
   Spread(const Placement& placement, HolderGroups groups)
@@ -79,8 +79,8 @@ class Spread {
     if (!holds(rank)) return {};
     return blocks_.tiles(rank % per_copy_, layout);
   }
-  /// The process from which `reader` gets a tile: itself, or a process of its copy, or of any copy
-  /// if it has none. The holders serve about equally many readers.
+  /// The process from which `reader` gets a tile: itself if it has the tile, otherwise a process of
+  /// its copy or, if it has no copy, of any copy. The holders serve about equally many readers.
   int sender(int reader, std::int64_t tile) const {
     if (has(reader, tile)) return reader;
     std::vector<int> found = holders_of(tile, reader / per_copy_);

@@ -9,7 +9,7 @@
 
 namespace tessera::run {
 
-/// Calls `on_late`, on a thread of its own, unless it is destroyed within `time`.
+/// Calls `on_late`, on a separate thread, unless it is destroyed within `time`.
 class Deadline {
  public:
   Deadline(std::chrono::milliseconds time, std::function<void()> on_late)

@@ -10,7 +10,8 @@ namespace tessera::run {
 
 namespace {
 
-/// Of the size and of a thousand pieces: an executable that was built otherwise differs in one.
+/// A hash of the size and of a thousand pieces: an executable from another build differs in one of
+/// them.
 std::uint64_t hash_of_executable() {
   const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;

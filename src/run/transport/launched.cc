@@ -38,9 +38,10 @@ int count_sharing_cores(const MpiLink& link) {
   _exit(code);
 }
 
-/// Ends a process that is not connected to the others, because of an error that all have, as a
-/// rule. The first process reports it. A launcher that sees it end ends the others, or would do so:
-/// a process that is still there later is the only one with the error, and reports it.
+/// Ends a process that is not connected to the others, because of an error that usually all
+/// processes have. The first process reports it. A launcher that sees the first process end would
+/// then end the others. So a process that is still there later is the only one with the error, and
+/// reports it.
 [[noreturn]] void end_alone(const LaunchOptions& options, const Launch& launch,
                             const std::exception_ptr& error) {
   if (launch.rank > 0) {
@@ -51,8 +52,8 @@ int count_sharing_cores(const MpiLink& link) {
   end(options, error, launch.rank == 0 || launch.ends_others);
 }
 
-/// The same for an error that a stopped process does not have. It may be the first one, so each
-/// process reports it that is still there when it is its turn.
+/// The same for an error that a stopped process does not have. The stopped process may be the first
+/// one, so each process that is still there when its turn comes reports the error.
 [[noreturn]] void end_alone_in_turn(const LaunchOptions& options, const Launch& launch,
                                     const std::exception_ptr& error) {
   std::this_thread::sleep_for(milliseconds(launch.rank > 0 ? 500 + 500 * launch.rank : 0));
@@ -74,7 +75,7 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
   call();
 }
 
-/// A limit of the process that watches the end of this one, and what it says before it kills.
+/// A limit for the process that watches the end of this one, and what it reports before it kills.
 EndWatch::Limit limit_of_watch(const LaunchOptions& options, milliseconds time,
                                const std::string& what, const std::string& then) {
   const std::chrono::duration<double> seconds = time;
@@ -88,14 +89,15 @@ EndWatch::Limit limit_of_stopped(const LaunchOptions& options, int rank, millise
                         "while it ended, and is killed; all ranks had finished their work");
 }
 
-/// The first of the ranks of a machine has the shortest time, so it alone reports.
+/// The lowest rank on a machine has the shortest time, so only it reports.
 EndWatch::Limit limit_of_launcher(const LaunchOptions& options, int rank, milliseconds time) {
   return limit_of_watch(options, time + milliseconds(100) * rank, "mpirun has not ended",
                         "after the last of its processes, and is killed; why these have ended is "
                         "told above");
 }
 
-/// Leaves the processes that do not report the error time to be ended by the one that does.
+/// Ends all processes. Those that do not report the error wait, so that the one that reports it can
+/// end them.
 [[noreturn]] void end_all(const TesseraMpi& mpi, const LaunchOptions& options, int code,
                           bool is_reporter) {
   std::fflush(nullptr);
@@ -119,7 +121,8 @@ void check_groups(const LaunchOptions& options, int size) {
                    .cure = fmt::format("start {} processes", options.num_groups)});
 }
 
-/// With several groups: the devices of each; one per process unless the options say more.
+/// With several groups: the number of devices of each; one per process unless the options give
+/// more.
 std::int64_t devices_per_group(const LaunchOptions& options, int size) {
   const int processes = size / options.num_groups;
   if (options.num_groups == 1) return 0;
@@ -148,7 +151,8 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
       return options.on_error(std::current_exception(), true);
     }
   }
-  // Shorter than the time after which the others, without a name, say that MPI_Finalize hangs.
+  // Shorter than the time after which the others report, without naming a process, that
+  // MPI_Finalize hangs.
   const milliseconds patience = options.timeout * 3 / 4;
   EndWatch end_watch(limit_of_stopped(options, launch->rank, patience),
                      limit_of_launcher(options, launch->rank, patience));
@@ -212,8 +216,8 @@ std::string value_of(const std::vector<Fact>& facts, const std::string& name) {
   return "";
 }
 
-/// If not all values are equal: a rank with one that fewer have than another one, and a rank with
-/// the value that most have.
+/// If not all values are equal: a rank with a value that fewer ranks have than another one, and a
+/// rank with the value that most have.
 std::optional<std::pair<std::size_t, std::size_t>> odd_one(const std::vector<std::string>& values) {
   std::map<std::string, int> count;
   for (const std::string& value : values) ++count[value];

@@ -28,8 +28,9 @@ struct LaunchOptions {
 bool is_launched();
 
 /// Runs `body` in this process, connected with the others that the launcher has started, and
-/// returns 0 or the exit code of the error. If a process fails, those that still run are ended, in
-/// the worst case without a return from this function. Without a launcher, runs `body` alone.
+/// returns 0 or the exit code of the error. If a process fails, the processes that still run are
+/// ended, in the worst case without returning from this function. Without a launcher, runs `body`
+/// alone.
 int run_launched(const LaunchOptions& options, const std::function<void()>& body);
 
 /// A collective: throws UserError, which names a process and what differs, unless all have the same

@@ -14,20 +14,20 @@ namespace tessera::run {
 /// faults. Calls may come from any thread, but only from one at a time.
 class Link {
  public:
-  /// Travels in front of the bytes of a message. The receiver knows what it must be.
+  /// Is sent before the bytes of a message. The receiver knows what it must be.
   struct Envelope {
     std::uint64_t number = 0;
     std::uint64_t hash = 0;
     bool operator==(const Envelope&) const = default;
   };
-  /// A message whose envelope or size is not what its receive was posted for.
+  /// A message whose envelope or size differs from those for which its receive was posted.
   struct Mismatch {
     int peer = 0;
     Envelope found, wanted;
     std::int64_t found_bytes = 0;
     std::int64_t wanted_bytes = 0;
   };
-  /// A small message that never waits behind data.
+  /// A small message that never waits for data to be sent first.
   struct Note {
     int peer = 0;  // who sent it
     std::string bytes;
@@ -52,8 +52,8 @@ class Link {
   virtual void post_receive(int from, const Envelope& envelope, std::span<std::byte> bytes) = 0;
   /// Whether messages to or from `peer` are not done.
   virtual bool is_pending(int peer) const = 0;
-  /// Moves what can be moved now. If nothing can, waits for at most `wait`, or until a note comes
-  /// or a process ends. Returns whether a message or a part of one was moved.
+  /// Moves what can be moved now. If nothing can be moved, waits for at most `wait`, or until a
+  /// note comes or a process ends. Returns whether a message or a part of one was moved.
   virtual bool progress(std::chrono::nanoseconds wait) = 0;
   /// The first message that its receive did not expect. Its sender sends nothing more.
   virtual std::optional<Mismatch> mismatch() const = 0;

@@ -26,7 +26,7 @@ std::uint64_t hash_of_label(const CollectiveLabel& label) {
   return hash_of(label.span.file, hash_of(label.kind)) ^ line;
 }
 
-/// Whether a process was told while it computed.
+/// Whether a process heard of the failure while it computed.
 bool lacks_place(const Finding& finding) {
   return finding.reason == Reason::told && finding.where.empty();
 }
@@ -59,7 +59,7 @@ void LinkTransport::set_options(const LinkOptions& options) {
   // The rest of the timeout is left for telling the others.
   patience_ = options.timeout * 3 / 4;
   interval_ = std::clamp<nanoseconds>(patience_ / 16, milliseconds(1), milliseconds(2000));
-  // If this process is stopped meanwhile, that counts as at most a quarter of the patience.
+  // If this process is stopped in between, that time counts as at most a quarter of the patience.
   time_ = RunningTime(4 * interval_);
   next_beat_ = Clock::now();
   wake_.notify_all();
@@ -77,8 +77,8 @@ void LinkTransport::beat_in_background() {
   }
 }
 
-/// `all_reduce 12 (dot_general at model.cc:41)`. Only during an exchange: the label may be gone
-/// afterwards.
+/// `all_reduce 12 (dot_general at model.cc:41)`. The label is only used during an exchange, because
+/// it may be gone afterwards.
 std::string LinkTransport::where() const {
   if (label_ == nullptr || !is_exchanging_) return "the start";
   std::string text = fmt::format("{} {} ({}", label_->kind, number_, label_->op);
@@ -134,7 +134,7 @@ void LinkTransport::exchange(std::span<const Send> sends, std::span<const Receiv
   try {
     finish(sends, receives);
   } catch (const std::exception& error) {
-    // The memory of the messages is about to go.
+    // The memory of the messages is about to be freed.
     if (!verdict_) settle({.reason = Reason::failed, .culprit = rank_, .text = error.what()});
     is_exchanging_ = false;
     throw;
@@ -149,7 +149,7 @@ void LinkTransport::finish(std::span<const Send> sends, std::span<const Receive>
   if (is_told()) fail({.reason = Reason::told});
   post(sends, receives);
   while (first_awaited() >= 0) {
-    // Waits need not be longer than this, since look() has to be called that often.
+    // Longer waits are of no use, since look() has to be called this often.
     const bool has_moved = link_->progress(interval_ / 2);
     if (has_moved) stuck_ = nanoseconds(0);
     if (has_moved && !link_->mismatch() && Clock::now() < next_beat_) continue;
@@ -164,7 +164,7 @@ void LinkTransport::count_time() {
   stuck_ += passed;
 }
 
-/// Notices how time passes, beats if it is time to, and reads notes.
+/// Keeps track of time, sends beats when they are due, and reads notes.
 void LinkTransport::look() {
   count_time();
   if (Clock::now() >= next_beat_) send_beats();
@@ -195,7 +195,7 @@ void LinkTransport::take_notes() {
     peers_[from].silence = nanoseconds(0);
     if (!note.beat && !note.finding) peers_[from].has_left = true;
     if (note.beat) beats_[from] = std::move(note.beat);
-    // What a process was told later explains nothing, but its place may.
+    // A later finding of a process explains no more than its first, but may say where it is.
     if (!note.finding) continue;
     if (!findings_[from] || lacks_place(*findings_[from]))
       findings_[from] = std::move(note.finding);
@@ -229,9 +229,9 @@ std::optional<Finding> LinkTransport::fault() {
                      [&](int rank) { return name(rank); });
 }
 
-/// Blames the first process that was silent for too long. Names the others that have stopped
-/// answering, as do all processes of a machine that fails, at nearly the same time: some of them
-/// may have waited for the first.
+/// Blames the first process that was silent for too long. Also names the others that stopped
+/// answering at nearly the same time, as all processes of a failing machine do: some of them may
+/// have waited for the first.
 std::optional<Finding> LinkTransport::silent_peers() {
   constexpr std::size_t kMostNamed = 8;
   const auto is_silent = [&](int rank, nanoseconds for_at_least) {
@@ -281,7 +281,7 @@ void LinkTransport::gather() {
       std::clamp<nanoseconds>(options_.timeout / 8, milliseconds(20), milliseconds(2000));
   const auto has_answered = [&](int rank) {
     const auto& found = findings_[static_cast<std::size_t>(rank)];
-    // Who has diverged is told from the collectives that all are in.
+    // The collectives in which all processes are show which process has diverged.
     if (found && !(own->reason == Reason::diverged && lacks_place(*found))) return true;
     if (peer(rank).has_left) return true;
     return link_->has_ended(rank) || peer(rank).silence >= patience_;
@@ -304,7 +304,7 @@ void LinkTransport::gather() {
 
 void LinkTransport::settle(Finding finding) {
   take_notes();
-  // An exception may be a reaction to what another process has told.
+  // An exception may be a reaction to a failure that another process has reported.
   if (is_told()) finding = {.reason = Reason::told};
   const auto& own = findings_[static_cast<std::size_t>(rank_)];
   if (!own || (is_exchanging_ && lacks_place(*own))) tell(std::move(finding));
@@ -343,8 +343,8 @@ void LinkTransport::give_up(std::string_view why) noexcept {
     const Lock lock(mutex_);
     if (verdict_) return;
     settle({.reason = Reason::failed, .culprit = rank_, .text = std::string(why)});
-    // No exchange has thrown here, so this error has a cause of its own. Others may have ended the
-    // run because of it a moment ago.
+    // No exchange has thrown here, so this error has its own cause. Others may have ended the run
+    // because of it a moment ago.
     const std::uint64_t hash = hash_of(why);
     const auto is_same = [&](const auto& finding) {
       return finding && finding->reason == Reason::failed && finding->text_hash == hash;
@@ -352,7 +352,7 @@ void LinkTransport::give_up(std::string_view why) noexcept {
     const bool is_known = std::any_of(findings_.begin(), findings_.end(), is_same);
     if (!is_known) verdict_->is_reporter = true;
   } catch (...) {
-    link_->drop_messages();  // the others notice that this process ends
+    link_->drop_messages();  // the others will notice that this process ends
   }
 }
 

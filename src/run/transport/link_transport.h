@@ -24,8 +24,8 @@ struct LinkOptions {
   std::chrono::milliseconds timeout{60000};
 };
 
-/// A thread of this transport sends beats and reads notes while the process computes. While it
-/// exchanges, the exchanging thread does.
+/// A thread of this transport sends beats and reads notes while the process computes. During an
+/// exchange, the exchanging thread does this.
 class LinkTransport final : public Transport {
  public:
   LinkTransport(std::unique_ptr<Link> link, const LinkOptions& options);

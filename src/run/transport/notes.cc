@@ -14,7 +14,7 @@ enum class Kind : std::uint8_t { leaves, beat, finding };
 struct NoteHeader {
   Kind kind = Kind::leaves;
   Reason reason = Reason::told;
-  std::uint16_t where_bytes = 0;  // the text follows it
+  std::uint16_t where_bytes = 0;  // the message text comes after it
   std::int32_t rank = -1;         // culprit or waits_for
   std::uint32_t stuck_ms = 0;
   std::uint64_t hash = 0;  // of the text, or the collective

@@ -1,4 +1,4 @@
-// What processes tell each other besides data.
+// The messages that processes send each other besides data.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera::run {
 
-/// Why a run ends. The greater one explains more.
+/// Why a run ends. A greater reason explains more.
 enum class Reason : std::uint8_t {
   told,      // another process has said so
   silent,    // a process does not answer
@@ -22,13 +22,13 @@ struct Finding {
   Reason reason = Reason::told;
   int culprit = -1;
   std::string text = {};        // what the culprit did; the message of its exception
-  std::string where = {};       // the collective that the process who says so is in
+  std::string where = {};       // the collective in which the reporting process is
   std::uint64_t text_hash = 0;  // of the whole text; notes carry only its beginning
 };
 
 /// A sign of life.
 struct Beat {
-  int waits_for = -1;            // the rank that it waits for; -1: it computes
+  int waits_for = -1;            // the rank that it waits for; -1 while it computes
   std::uint32_t stuck_ms = 0;    // since its last message moved
   std::uint64_t collective = 0;  // identifies the collective that it is in
   std::string where = {};        // the same as text

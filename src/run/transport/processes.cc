@@ -36,8 +36,8 @@ int sharing_cores = 1;
 }
 
 /// A mailbox per process, and a connected pair of sockets for every two processes. make() opens
-/// the pairs between a rank and the later ones, before that rank is forked. take() hands over what
-/// belongs to one rank; the destructor closes the rest.
+/// the pairs between a rank and the later ones, before that rank is forked. take() hands over the
+/// files of one rank; the destructor closes the rest.
 class Sockets {
  public:
   explicit Sockets(const ProcessOptions& options)
@@ -73,7 +73,7 @@ class Sockets {
             .mailboxes = std::exchange(writers_, none),
             .mailbox = std::exchange(readers_[a], -1)};
   }
-  /// In the parent, when the process of the rank has its own copies.
+  /// Call this in the parent once the process of the rank has its own copies.
   void close_of(int rank) {
     close(of_[static_cast<std::size_t>(rank)]);
     close_file(readers_[static_cast<std::size_t>(rank)]);
@@ -99,8 +99,8 @@ class Sockets {
     for (int& file : files) close_file(file);
   }
 
-  /// The parent holds the most sockets when half of the processes have started: each of the other
-  /// half needs one to each of these, count^2 / 4 in total. There are 2 for each mailbox.
+  /// The parent holds the most sockets when half of the processes have started: each process of the
+  /// other half needs one to each of these, count^2 / 4 in total. Each mailbox needs 2.
   static void raise_limit(const ProcessOptions& options) {
     constexpr std::int64_t kOtherFiles = 64;
     const std::int64_t count = options.count;

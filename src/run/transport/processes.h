@@ -12,14 +12,14 @@
 
 namespace tessera::run {
 
-/// That of world().
+/// The transport of world().
 Transport* transport();
 
 /// The number of processes, this one included, that may use the same cores.
 int num_sharing_cores();
 
-/// Returns the exit code of an error, and reports it if `is_reporter`: otherwise another process
-/// reports its cause.
+/// Returns the exit code of an error, and reports the error if `is_reporter`; otherwise another
+/// process reports its cause.
 using OnError = std::function<int(const std::exception_ptr& error, bool is_reporter)>;
 
 struct ProcessOptions {

@@ -1,7 +1,7 @@
 // Messages travel over a stream socket per pair of processes. Data that comes before its receive is
-// posted stays in the socket, so that nothing is copied twice. Notes must not wait behind it, so
-// each process has a mailbox: a pair of sockets that keep the borders of notes. It reads one, and
-// all others share the other one.
+// posted stays in the socket, so that nothing is copied twice. Notes must not wait for it, so each
+// process has a mailbox: a pair of sockets that preserve the boundaries of notes. The process reads
+// one, and all others share the other.
 #include "run/transport/socket_link.h"
 
 #include <algorithm>
@@ -134,7 +134,7 @@ bool SocketLink::progress(std::chrono::nanoseconds wait) {
     if (peer.takes()) has_moved = write(peer) || has_moved;
     if (!peer.notes.empty()) write_notes(peer);
   }
-  // A wait that is not zero must not become a busy loop.
+  // Rounded up, so that a wait that is not zero does not become a busy loop.
   const auto whole = std::chrono::ceil<milliseconds>(wait);
   return poll_files(has_moved ? milliseconds(0) : whole) || has_moved;
 }

@@ -11,8 +11,8 @@ namespace tessera::run {
 /// The open files of one rank, which its link owns.
 struct SocketFiles {
   std::vector<int> sockets;    // per rank, connected to it; -1 for this one
-  std::vector<int> mailboxes;  // per rank, the end of its mailbox that others write to; -1 here
-  int mailbox = -1;            // the end of the own mailbox that is read
+  std::vector<int> mailboxes;  // per rank, the write end of its mailbox; -1 for this one
+  int mailbox = -1;            // the read end of this rank's mailbox
 };
 
 std::unique_ptr<Link> make_socket_link(int rank, SocketFiles files);

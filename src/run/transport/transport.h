@@ -11,18 +11,19 @@
 
 namespace tessera::run {
 
-/// Describes a collective in error messages. All processes that take part give the same kind and
-/// span, which messages carry along: if a process has diverged, its messages are not taken.
+/// Describes a collective in error messages. All processes that take part pass the same kind and
+/// span, which are sent with each message: messages of a process that has diverged are not
+/// accepted.
 struct CollectiveLabel {
   std::string kind;  // all_reduce, ...
-  std::string op;    // what needs it
+  std::string op;    // the op that needs it
   Span span;         // of that op
 };
 
 /// Connects this process to all others; there are `size()` in total. Processes that exchange begin
 /// the same collectives in the same order, and only one thread at a time may use a transport. If a
 /// process fails, stops or diverges, exchange() throws RuntimeFault in all others, which names its
-/// rank and the collective. A process that only takes long is waited for.
+/// rank and the collective. A process that is merely slow is waited for.
 class Transport {
  public:
   struct Send {

@@ -25,8 +25,8 @@ int culprit_of(const std::vector<std::optional<Finding>>& findings, Reason reaso
   return best;
 }
 
-/// Of two ranks that see each other in different collectives, the one in the collective that fewer
-/// ranks are in has diverged.
+/// If two ranks see each other in different collectives, the one whose collective fewer ranks are
+/// in has diverged.
 bool is_teller_guilty(const std::vector<std::optional<Finding>>& findings, std::size_t teller,
                       int culprit) {
   const auto& other = findings[static_cast<std::size_t>(culprit)];
@@ -38,7 +38,8 @@ bool is_teller_guilty(const std::vector<std::optional<Finding>>& findings, std::
   };
   const auto with_teller = count(mine->where);
   const auto with_other = count(other->where);
-  // Of two ranks alone, the second one: then it does not matter which of them noticed it first.
+  // If there are only two ranks, the second one: then it does not matter which of them noticed it
+  // first.
   return with_teller < with_other ||
          (with_teller == with_other && static_cast<int>(teller) > culprit);
 }
@@ -73,7 +74,7 @@ Verdict verdict_of(const std::vector<std::optional<Finding>>& findings, int own)
           return finding && finding->reason == reason && finding->text_hash == mine->text_hash;
         });
   }
-  // What this process has seen itself is told best by itself.
+  // What this process has seen itself, it reports best itself.
   if (mine->reason == reason && mine->culprit == culprit) {
     verdict.finding = *mine;
     verdict.teller = own;
@@ -94,7 +95,7 @@ std::optional<Finding> deadlock_of(const std::vector<std::optional<Beat>>& beats
     at = known->waits_for;
   }
   path.erase(path.begin(), std::find(path.begin(), path.end(), at));
-  // Who has diverged is in a collective that fewer of all processes are in.
+  // The process that has diverged is in a collective that fewer processes are in.
   std::map<std::uint64_t, int> count;
   for (const auto& each : beats) {
     if (each && each->waits_for >= 0) ++count[each->collective];

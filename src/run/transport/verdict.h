@@ -17,11 +17,11 @@ struct Verdict {
 };
 
 /// Processes that know the same findings come to the same verdict. `findings` has an entry per
-/// rank; that of `own` must be set.
+/// rank; the entry of `own` must be set.
 Verdict verdict_of(const std::vector<std::optional<Finding>>& findings, int own);
 
-/// If processes wait for each other in a circle: the one that has diverged, and how. Beats are
-/// given per rank; without one, nothing is known of the rank. Nobody is stuck for less than
+/// If processes wait for each other in a cycle: the one that has diverged, and how. Beats are given
+/// per rank; without one, nothing is known of the rank. Nobody is stuck for less than
 /// `least_stuck_ms`.
 std::optional<Finding> deadlock_of(const std::vector<std::optional<Beat>>& beats, int own,
                                    std::uint32_t least_stuck_ms,

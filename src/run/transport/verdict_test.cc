@@ -104,7 +104,7 @@ TEST(Deadlock, NotWhileOneComputes) {
 }
 
 TEST(Deadlock, NotInTheCircle) {
-  // Rank 0 waits for rank 1, which waits for rank 2 and the other way round.
+  // Rank 0 waits for rank 1; ranks 1 and 2 wait for each other.
   const auto found = deadlock({waiting(1, 7), waiting(2, 7), waiting(1, 8)});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->culprit, 2);

@@ -1,4 +1,4 @@
-// Reads numbers and bytes from a part of a file, and never past its end.
+// Reads numbers and bytes from a part of a file, and never past the end of the part.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class Cursor {
   std::string_view bytes(std::uint64_t count);
   std::uint64_t number();
   std::int64_t signed_number();
-  /// The length of a list whose elements take a byte each at least. So a list is never longer than
-  /// the file.
+  /// The length of a list whose elements take at least one byte each, so that a list is never
+  /// longer than the file.
   std::size_t count();
-  /// An index of a table of `size` entries; `what` names these.
+  /// An index of a table with `size` entries; `what` names the entries.
   std::size_t index(std::size_t size, const char* what);
-  /// Up to the next zero byte, which is skipped.
+  /// The text up to the next zero byte, which is skipped.
   std::string_view text();
   /// Skips padding up to a multiple of `alignment`.
   void align(std::uint64_t alignment);

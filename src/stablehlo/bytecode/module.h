@@ -1,5 +1,5 @@
 // A StableHLO module as portable bytecode stores it: a tree of operations in the dialects vhlo, sdy
-// and builtin. Nothing is interpreted here, and nothing of the file is left out.
+// and builtin. Nothing is interpreted here, and nothing in the file is left out.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Type {
 std::string plain_text(const Type& type);
 
 struct Attribute {
-  // What the fields hold, besides `type` where it has one. Lists of attributes are in `items`.
+  // Which fields each kind uses, besides `type` if it has one. Lists of attributes are in `items`.
   enum class Kind : std::uint8_t {
     array,            // items
     boolean,          // numbers[0]
@@ -103,7 +103,7 @@ struct Operation;
 struct Region {
   bool has_block = false;
   std::vector<ValueNumber> arguments;
-  std::vector<const Attribute*> argument_locations;  // nullptr: unknown
+  std::vector<const Attribute*> argument_locations;  // nullptr if unknown
   std::vector<Operation> operations;
 };
 
@@ -120,7 +120,7 @@ struct Operation {
   const Attribute* find(std::string_view attribute) const;
 };
 
-/// Owns what its operations point to.
+/// Owns everything that its operations point to.
 struct Module {
   std::string bytes;
   std::vector<std::string> operation_names;
@@ -129,14 +129,14 @@ struct Module {
   std::vector<const Type*> value_types;  // by number
   std::deque<Type> types;
   std::deque<Attribute> attributes;
-  std::deque<std::string> texts;  // of attributes that were made, not read
+  std::deque<std::string> texts;  // of attributes that were created, not read
 };
 
 /// The innermost line of the program that a location names; empty if it names none.
 Span line_of(const Attribute* location);
 
 /// Reads a module, of StableHLO 0.9 to 1.22. Memory and time are linear in the number of bytes.
-/// Throws UserError if these are no such module.
+/// Throws UserError if the bytes are not such a module.
 std::unique_ptr<const Module> read_module(std::string bytes);
 
 struct PrintOptions {

@@ -8,7 +8,7 @@ namespace tessera::stablehlo::bytecode {
 
 namespace {
 
-// Whoever walks over a node recurses, and does so for a shared part each time it is reached.
+// Code that walks over a node recurses, and visits a shared part each time it is reached.
 constexpr std::int64_t kGreatestDepth = 256;
 constexpr std::int64_t kMostNodes = 1'000'000;
 

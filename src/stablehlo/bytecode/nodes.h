@@ -34,7 +34,7 @@ class Nodes {
   std::string_view string_attribute(Cursor& at);
   /// A number of this kind, with its type.
   Attribute number(Cursor& at, Attribute::Kind kind);
-  /// A constant array: its type and the bytes of its elements, of which there are enough.
+  /// A constant array: its type and the bytes of its elements. Their number is checked.
   Attribute tensor(Cursor& at);
 
  private:

@@ -39,12 +39,12 @@ class OperationReader {
   }
 
  private:
-  // The values of a region. Numbers start behind those of the region around it, unless that is out
-  // of sight.
+  // The values of a region. Their numbers start after those of the enclosing region, unless values
+  // of that region cannot be referred to.
   struct Scope {
     std::uint64_t first = 0;
     std::uint64_t size = 0;
-    std::size_t outermost = 0;  // the first scope in sight
+    std::size_t outermost = 0;  // the first scope whose values can be referred to
     std::vector<ValueNumber> defined;
   };
 
@@ -85,7 +85,7 @@ ValueNumber OperationReader::use(Cursor& at) {
   fail_damaged(offset, "value " + std::to_string(number) + " before its definition");
 }
 
-// Orders matter to those who rewrite a module in memory.
+// Use orders only matter for rewriting a module in memory.
 void OperationReader::skip_use_orders(Cursor& at, std::size_t values) {
   const std::size_t lists = values > 1 ? at.count() : 1;
   for (std::size_t i = 0; i < lists; ++i) {
@@ -212,7 +212,7 @@ void OperationReader::regions(Operation& result, Cursor& at) {
     for (std::uint64_t i = 0; i < count; ++i) result.regions.push_back(region(at, is_isolated));
     return;
   }
-  // A section of its own, so that a reader may skip it.
+  // It is in a separate section, so that a reader may skip it.
   const std::uint8_t tag = at.byte();
   const std::uint64_t size = at.number();
   if ((tag & 0x80U) != 0) at.align(at.number());

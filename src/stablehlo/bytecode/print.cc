@@ -58,8 +58,8 @@ void Printer::types_of(const std::vector<ValueNumber>& values) {
               [&](ValueNumber value) { append_type(text_, *module_.value_types[value]); });
 }
 
-// All values of a region have their names before those of the regions inside it, and of these the
-// last comes first: the order of MLIR.
+// As in MLIR, all values of a region get their names before those of the regions inside it, and of
+// these the last region comes first.
 void Printer::name_all() {
   std::vector<const Region*> rest;
   for (const Region& each : module_.root.regions) rest.push_back(&each);

@@ -35,7 +35,7 @@ void append_element(std::string& text, const Elements& elements, std::int64_t i)
   text += ')';
 }
 
-/// The elements from `next` on that dimensions `shape` have, in brackets.
+/// The elements of an array of this shape, from `next` on, in brackets.
 void append_nested(std::string& text, const Elements& elements, std::span<const std::int64_t> shape,
                    std::int64_t& next) {
   if (shape.empty()) return append_element(text, elements, next++);

@@ -11,9 +11,9 @@ namespace tessera::stablehlo::bytecode {
 
 void append_type(std::string& text, const Type& type);
 void append_attribute(std::string& text, const Attribute& attribute);
-/// Of the dialect sdy.
+/// For attributes of the dialect sdy.
 void append_sdy(std::string& text, const Attribute& attribute);
-/// What stands in `loc(...)`.
+/// The text inside `loc(...)`.
 void append_location(std::string& text, const Attribute& location);
 /// `{a = 1 : i32, b}`.
 void append_named(std::string& text, const std::vector<NamedAttribute>& attributes);

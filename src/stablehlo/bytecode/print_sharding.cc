@@ -45,7 +45,7 @@ void append_mesh(std::string& text, const Attribute& mesh) {
   text += '>';
 }
 
-/// Of the terms along unreduced axes; sums need no name.
+/// The reduction of the terms along unreduced axes; sums have no name.
 std::string_view reduction_name(std::int64_t number) {
   constexpr std::array<std::string_view, 3> kNames = {"", "max", "min"};
   const auto index = static_cast<std::size_t>(number);

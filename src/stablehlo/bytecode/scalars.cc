@@ -85,8 +85,8 @@ Decimal exact(double value) {
   return result;
 }
 
-/// How many digits MLIR cuts off before it rounds: what surely exceeds the precision, estimated
-/// from the number of bits of the digits read as a whole number.
+/// How many digits MLIR cuts off before it rounds: those that surely exceed the precision,
+/// estimated from the number of bits of the digits read as a whole number.
 std::size_t digits_cut(double value, int exponent, std::size_t precision) {
   const long double power = -exponent * std::log2(10.0L);
   const auto bits = static_cast<std::size_t>(
@@ -134,7 +134,7 @@ std::string short_text(double value) {
   return result + tail.data();
 }
 
-/// All digits that distinguish numbers of the format; without a point if it is a whole number.
+/// All digits that distinguish numbers of the format; without a point for a whole number.
 std::string long_text(double value, unsigned significand_bits) {
   constexpr int kMostZeros = 3;
   const std::size_t precision = 2 + significand_bits * 59 / 196;

@@ -1,4 +1,4 @@
-// Numbers of the types that a module may have.
+// Numbers of all types that a module may have.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,31 @@ namespace tessera::stablehlo::bytecode {
 
 enum class ScalarKind : std::uint8_t { none, boolean, integer, unsigned_integer, floating };
 
-/// What the greatest exponents of a float mean. ieee: infinity and NaN. finite: a number, and NaN
-/// if all bits are set. unsigned_zero: a number; the bits of -0 mean NaN. none: a number.
+/// What the greatest exponent of a float format means. ieee: infinity and NaN. finite: a number, or
+/// NaN if all bits are set. unsigned_zero: a number; the bits of -0 mean NaN. none: a number.
 enum class FloatStyle : std::uint8_t { ieee, finite, unsigned_zero, none };
 
 struct ScalarFormat {
   ScalarKind kind = ScalarKind::none;
   unsigned bits = 0;
-  // Of floats.
-  unsigned significand_bits = 0;  // the implicit one included
+  // For floats.
+  unsigned significand_bits = 0;  // including the implicit one
   int bias = 0;
   FloatStyle style = FloatStyle::ieee;
   unsigned bytes() const { return (bits + 7) / 8; }
 };
 
-/// By the name of the type. `none` for types that have no numbers.
+/// The format of the type with this name; of kind `none` for types without numbers.
 ScalarFormat format_of(std::string_view scalar);
 
 /// Reads the bits of one number of the type.
 std::int64_t read_scalar(const Type& type, Cursor& at);
 
-/// Integers are sign-extended, or not, as their format says.
+/// Integers are sign-extended if their format says so.
 std::int64_t integer_value(const ScalarFormat& format, std::uint64_t bits);
 double float_value(const ScalarFormat& format, std::uint64_t bits);
-/// As MLIR writes it: 1.000000e+00, 0.333333343, or the bits of what no decimal number gives back.
+/// The text as MLIR writes it: 1.000000e+00, 0.333333343, or the bits if no decimal number gives
+/// the value back.
 std::string float_text(const ScalarFormat& format, std::uint64_t bits);
 
 /// The elements of a constant. They are little-endian; those of i1 may be packed.

@@ -40,7 +40,7 @@ Attribute dimension(Nodes& nodes, Cursor& at) {
 }
 
 /// How the dimensions of operands and results share factors. items: operands, then results;
-/// numbers: how many operands there are, whether the rule is the program's own, the number of
+/// numbers: how many operands there are, whether the program itself gives the rule, the number of
 /// factors and their sizes, and four lists of factors with their lengths: those that are summed,
 /// must be replicated, are permuted, and stop propagation.
 Attribute sharding_rule(Nodes& nodes, Cursor& at) {

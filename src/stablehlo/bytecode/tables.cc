@@ -12,13 +12,14 @@ namespace {
 
 constexpr std::string_view kMagic = "ML\xefR";
 constexpr std::uint64_t kNewestBytecode = 6;
-// Names are made once per use in the table, so a long one would cost more memory than the file has.
+// A name is created for each use in the table, so a long name could take more memory than the file
+// has.
 constexpr std::size_t kLongestName = 128;
 
 using Release = std::array<unsigned, 3>;
 constexpr Release kNewestRelease = {1, 22, 0};
 
-/// The release in `StableHLO_v1.13.0`; nothing if another program wrote the file.
+/// The release in `StableHLO_v1.13.0`; nullopt if another program wrote the file.
 std::optional<Release> release_of(std::string_view producer) {
   constexpr std::string_view kPrefix = "StableHLO_v";
   if (!producer.starts_with(kPrefix)) return std::nullopt;

@@ -18,7 +18,7 @@ PairMaker::Value ComplexMatrices::blocks(Pair x) {
   return make_.in_turn(upper, make_.in_turn(x.im, x.re, column), column - 1);
 }
 
-/// As a column.
+/// The diagonal as a column.
 PairMaker::Value ComplexMatrices::diagonal(Value x) {
   std::vector<std::int64_t> shape = make_.type(x).shape;
   const std::size_t dim = shape.size() - 2;
@@ -30,7 +30,7 @@ PairMaker::Value ComplexMatrices::diagonal(Value x) {
   shape.push_back(1);
   const Value end = make_.reshape(make_.slice(row, dim, size * size - 1, size * size), shape);
   if (size == 1) return end;
-  // Rows that are one element longer have the diagonal in front.
+  // With rows that are one element longer, the diagonal becomes the first column.
   shape[dim] = size - 1;
   shape.back() = size + 1;
   const Value rest = make_.reshape(make_.slice(row, dim, 0, size * size - 1), shape);

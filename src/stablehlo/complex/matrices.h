@@ -1,4 +1,4 @@
-// Linear algebra of complex matrices as that of real ones of twice their size.
+// Linear algebra of complex matrices, computed with real matrices of twice their size.
 #pragma once
 
 #include "stablehlo/complex/pair_maker.h"
@@ -18,8 +18,8 @@ class ComplexMatrices {
  public:
   explicit ComplexMatrices(PairMaker& make) : make_(make) {}
 
-  /// The real numbers that the diagonal of a factor has make it the only one, so that the factor
-  /// of the larger matrix has the blocks of the smaller one's.
+  /// A factor with a real diagonal is unique, so the factor of the larger matrix consists of the
+  /// blocks of the smaller matrix's factor.
   Pair cholesky(Pair x, bool lower);
   Pair triangular_solve(const TriangularForm& form, Pair a, Pair b);
 

@@ -205,7 +205,8 @@ Pair PairMaker::mul(Pair x, Pair y) {
 }
 
 /// The divisor is divided by its larger part first, so that squares do not overflow. Infinite parts
-/// of a divisor count as 1 or -1, and finite ones beside them as 0. A zero divides both parts.
+/// of a divisor count as 1 or -1, and finite parts next to infinite ones count as 0. If the divisor
+/// is zero, both parts are divided by zero.
 Pair PairMaker::div(Pair x, Pair y) {
   const Pair sizes = both(y, [&](Value part) { return unary("vhlo.abs_v1", part); });
   const Value largest = binary("vhlo.maximum_v1", sizes.re, sizes.im);
@@ -238,7 +239,7 @@ PairMaker::Value PairMaker::abs(Pair x) {
 
 Pair PairMaker::exp(Pair x) {
   const Value size = unary("vhlo.exponential_v1", x.re);
-  // A real number stays real, also where its exponential is infinite.
+  // A real number stays real, even where its exponential is infinite.
   const Value im = mul(size, unary("vhlo.sine_v1", x.im));
   return {mul(size, unary("vhlo.cosine_v1", x.im)), select(is_zero(x.im), x.im, im)};
 }
@@ -262,7 +263,7 @@ Pair PairMaker::log1p(Pair x) {
           binary("vhlo.atan2_v1", x.im, add(x.re, one))};
 }
 
-/// The root with a real part that is not negative.
+/// The square root whose real part is not negative.
 Pair PairMaker::sqrt(Pair x) {
   const Value size = unary("vhlo.abs_v1", x.re);
   const Value large = unary("vhlo.sqrt_v1", scaled(add(abs(x), size), 0.5));
@@ -302,8 +303,8 @@ Pair PairMaker::tan(Pair x) {
   return {turned.im, neg(turned.re)};
 }
 
-/// With t = tanh of the real part and s = tan of the imaginary one: (t + i s) / (1 + i t s). That
-/// is t where the real part is infinite, also if s is not a number.
+/// With t = tanh of the real part and s = tan of the imaginary one: (t + i s) / (1 + i t s). This
+/// is t if the real part is infinite, even if s is not a number.
 Pair PairMaker::tanh(Pair x) {
   const Value t = unary("vhlo.tanh_v1", x.re);
   const Value infinity = constant_like(std::numeric_limits<double>::infinity(), t);

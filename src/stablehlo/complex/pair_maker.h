@@ -15,13 +15,13 @@ struct Pair {
   bytecode::ValueNumber re = 0, im = 0;
 };
 
-/// Appends operations to a list of operations of a module. All operands of one operation have the
-/// same type, which is that of its result unless it compares.
+/// Appends operations to a list of operations of a module. All operands of an operation have the
+/// same type, which is also the type of its result, except for comparisons.
 class PairMaker {
  public:
   using Value = bytecode::ValueNumber;
 
-  /// What it makes has the location.
+  /// All operations that it makes get this location.
   PairMaker(bytecode::Module& module, std::vector<bytecode::Operation>& operations,
             const bytecode::Attribute* location)
       : module_(module), operations_(operations), location_(location) {}
@@ -34,7 +34,7 @@ class PairMaker {
   void append(bytecode::Operation operation);
   Value emit(std::string_view name, std::vector<Value> operands, const bytecode::Type& result);
 
-  /// The number in all elements of the type.
+  /// A constant with this number in all elements.
   Value constant(double number, const bytecode::Type& type);
   Value constant_like(double number, Value x) { return constant(number, type(x)); }
   /// A constant with these elements.
@@ -58,20 +58,21 @@ class PairMaker {
   /// Elements [start, limit) of a dimension.
   Value slice(Value x, std::size_t dim, std::int64_t start, std::int64_t limit);
   Value concatenate(Value x, Value y, std::size_t dim);
-  /// Elements of x and y in turn along a dimension.
+  /// The elements of x and y in alternation along a dimension.
   Value in_turn(Value x, Value y, std::size_t dim);
-  /// Of an even number of elements along a dimension the even ones, and the odd ones.
+  /// The elements at even places of a dimension, and those at odd places. The dimension must have
+  /// an even size.
   Pair halves(Value x, std::size_t dim);
-  /// The dimensions of x are the last ones of the shape.
+  /// The dimensions of x are the last dimensions of the shape.
   Value broadcast_last(Value x, const std::vector<std::int64_t>& shape);
   /// The index of each element along a dimension.
   Value iota(std::size_t dim, const bytecode::Type& type);
 
-  // Of the last two dimensions.
+  // For matrices in the last two dimensions.
   Value cholesky(Value x);
-  /// x of a x = b, where the diagonal of a counts as ones.
+  /// The solution x of a x = b, where the diagonal of a counts as ones.
   Value triangular_solve(Value a, Value b, bool lower);
-  /// The same move of both parts.
+  /// Applies the same move to both parts.
   template <typename Move>
   static Pair both(const Pair& x, const Move& move) {
     const Value re = move(x.re);
@@ -86,7 +87,7 @@ class PairMaker {
   Pair select(Value condition, Pair x, Pair y);
   /// The absolute value, without overflow.
   Value abs(Pair x);
-  /// What a function of one complex number gives, by the name of its operation without
+  /// The value of a function of one complex number, given by the name of its operation without
   /// `vhlo.` and version. Throws std::out_of_range if it is not known.
   Pair function(std::string_view kind, Pair x);
   static bool has_function(std::string_view kind);

@@ -48,12 +48,13 @@ bool is_done_by_parts(std::string_view kind) {
   return std::ranges::find(kKinds, kind) != std::end(kKinds);
 }
 
-/// Operations on tuples of arrays whose bodies may be any.
+/// Operations on tuples of arrays that may have any body.
 bool has_free_body(std::string_view kind) {
   return kind == "reduce" || kind == "reduce_window" || kind == "scatter" || kind == "sort";
 }
 
-/// Whether a body adds its arguments or chooses one of them, so that parts do not meet.
+/// Whether a body adds its arguments or chooses one of them, so that real and imaginary parts do
+/// not mix.
 bool keeps_parts_apart(const Region& body) {
   return std::ranges::all_of(without_copies(body).operations, [](const Operation& op) {
     const std::string_view kind = kind_of(op);
@@ -61,7 +62,7 @@ bool keeps_parts_apart(const Region& body) {
   });
 }
 
-/// Operations whose operands and results are those of their regions or functions.
+/// Operations that only pass operands to, and results from, their regions or functions.
 bool is_widened(std::string_view kind) {
   static constexpr std::string_view kKinds[] = {"builtin.unrealized_conversion_cast",
                                                 "call",
@@ -216,7 +217,7 @@ class PairRewriter {
     arithmetic(op, kind, out);
   }
 
-  /// The parts are arrays of their own, which the body joins together.
+  /// The parts become separate arrays, which the body joins together.
   void widen_body(const Operation& op, Operations& out) {
     widen(op, out);
     Operation& made = out.back();
@@ -226,7 +227,7 @@ class PairRewriter {
       std::ranges::sort(made.attributes, {}, &bytecode::NamedAttribute::first);
     }
     if (kind_of(op) != "sort") return;
-    // Both elements of one array stand next to each other.
+    // The body's two arguments for the same array are adjacent.
     const std::vector<ValueNumber>& from = op.regions[0].arguments;
     std::vector<ValueNumber> ordered;
     for (std::size_t i = 0; i + 1 < from.size(); i += 2) {
@@ -256,7 +257,7 @@ class PairRewriter {
     }
   }
 
-  /// Of an argument of `main`, or of what the host gives.
+  /// The parts of an argument of `main`, or of a result of a host call.
   Pair parts_of(ValueNumber value, PairMaker& make) {
     const BytecodeType& type = real_type(value);
     const ValueNumber re = make.emit("vhlo.real_v1", {value}, type);
@@ -286,7 +287,7 @@ class PairRewriter {
     return &to_.attributes.emplace_back(std::move(result));
   }
 
-  /// What it is made of is a function of the module.
+  /// The decomposition of a composite is a function of the module.
   void composite(const Operation& op, Operations& out) {
     const Attribute* function = op.find("decomposition");
     if (function == nullptr) fail_unsupported(context_, op, "no decomposition");
@@ -388,7 +389,7 @@ class PairRewriter {
     }
   }
 
-  /// Gives the real value that was made the number of the result.
+  /// Gives the result's number to the real value `made`.
   void alias(ValueNumber result, ValueNumber made, PairMaker& make) {
     make.append(
         {.name = "builtin.unrealized_conversion_cast", .operands = {made}, .results = {result}});

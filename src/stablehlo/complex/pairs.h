@@ -7,9 +7,9 @@
 
 namespace tessera::stablehlo {
 
-/// The same program with two real values for each complex one. Only arguments and results of
-/// `main` stay complex: `real` and `imag` are what reads the former, `complex` makes the latter.
-/// It points into `module`. nullopt if there are no complex numbers. Throws UserError for
+/// The same program with two real values for each complex one. Only arguments and results of `main`
+/// stay complex: `real` and `imag` read the arguments, and `complex` makes the results. The new
+/// module points into `module`. nullopt if there are no complex numbers. Throws UserError for
 /// operations that are not defined for them here.
 std::optional<bytecode::Module> with_pairs(const bytecode::Module& module);
 

@@ -1,4 +1,4 @@
-// Tokens, and calls of the program that calls Tessera.
+// Tokens, and calls of functions of the program that calls Tessera.
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -29,8 +29,9 @@ std::int64_t number_of_call(const Context& c) {
   return number;
 }
 
-/// Whether a device calls, if that has to be said: some devices do not, or each device calls, also
-/// with operands that all devices have, or the op needs an operand.
+/// Whether a device makes the call, if an operand has to say it: because some devices do not make
+/// it, because each device makes an effect's call even if all have the same operands, or because
+/// the op needs an operand.
 std::optional<ValueId> verdict_of_device(Context& c, bool is_effect, bool has_operands) {
   ir::Builder& b = c.b();
   std::optional<ValueId> result = c.frame.taken;
@@ -44,7 +45,7 @@ std::optional<ValueId> verdict_of_device(Context& c, bool is_effect, bool has_op
   return result;
 }
 
-/// The function. With `has_verdict` the last operand says whether it is called.
+/// The function to call. With `has_verdict`, the last operand says whether it is called.
 std::shared_ptr<const ir::HostCallback::Call> function_of(Context& c, bool has_verdict,
                                                           const std::vector<Type>& results) {
   using Call = ir::HostCallback::Call;
@@ -130,7 +131,7 @@ Values host_call(Context& c) {
 
 namespace {
 
-/// Per device the numbers of its shard in all dimensions: `0,1;0,0`.
+/// Per device, the numbers of its shard in all dimensions: `0,1;0,0`.
 std::string shards_text(const Mesh& mesh, const Sharding& sharding) {
   const std::size_t rank = sharding.dims.size();
   const Layout layout(mesh, sharding, Shape(rank, 1));

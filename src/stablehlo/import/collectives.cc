@@ -46,7 +46,7 @@ std::vector<Ints> rows_of(Context& c, std::string_view name) {
   return rows;
 }
 
-/// Groups of the devices that differ along some axes only, the first of which is major.
+/// Groups of devices that differ only along some axes. The first axis is major.
 std::vector<Ints> rows_along(Context& c, const Attribute& groups) {
   const ModuleContext& context = c.frame.context();
   const auto found = context.meshes.find(groups.items[0]->text);
@@ -74,8 +74,7 @@ std::vector<Ints> rows_along(Context& c, const Attribute& groups) {
   return rows;
 }
 
-/// The axes along which groups are all devices that differ in nothing else, major first, if they
-/// are.
+/// If each group consists of all devices that differ only along some axes: these axes, major first.
 std::optional<Axes> whole_axes(const Mesh& mesh, const std::vector<Ints>& groups) {
   const Ints first = coordinates(mesh, groups[0][0]);
   std::vector<std::pair<std::int64_t, std::size_t>> strides;  // in the group, per axis
@@ -171,7 +170,7 @@ ValueId gathered(ir::Builder& b, ValueId x, const Axes& axes) {
   return ops::reshape(b, x, std::move(shape));
 }
 
-/// A number per device along the axes.
+/// The number for this device, from one number per index along the axes.
 ValueId number_of(ir::Builder& b, ValueId index, const Ints& numbers) {
   ValueId result = ops::scalar(b, static_cast<double>(numbers[0]), DType::i32);
   for (std::size_t i = 1; i < numbers.size(); ++i) {
@@ -183,11 +182,11 @@ ValueId number_of(ir::Builder& b, ValueId index, const Ints& numbers) {
   return result;
 }
 
-/// Who exchanges data in a collective.
+/// Which devices exchange data in a collective.
 struct Groups {
   Axes axes;  // along which devices of a group differ
-  /// Unless a group is all devices along the axes: per index along these, the indices of its group,
-  /// and its place among them.
+  /// Unless a group is all devices along the axes: per index along the axes, the indices of its
+  /// group and its place among them.
   std::vector<Ints> members = {};
   Ints places = {};
   std::int64_t size = 1;
@@ -299,7 +298,7 @@ ValueId exchanged(Context& c, ValueId parts, const Groups& groups, bool is_pinne
     starts[1] = number_of(b, ops::axis_index(b, axes), groups.places);
     return ops::reshape(b, ops::dynamic_slice(b, all, starts, sizes), shape);
   }
-  // One axis after the other, each of which is moved to the front in turn.
+  // Exchanges along one axis after the other, moving each axis to the front in turn.
   Shape split;
   for (const ops::NamedAxis& axis : axes) split.push_back(axis.size);
   split.insert(split.end(), shape.begin() + 1, shape.end());
@@ -340,7 +339,7 @@ Values all_to_all(Context& c) {
   return results;
 }
 
-/// Where devices send to. Devices that differ along other axes only do the same.
+/// Where devices send data. Devices that differ only along other axes do the same.
 struct Route {
   Axes axes;     // along which data moves
   Ints sources;  // per index along these, row-major: the index that it receives from, or -1
@@ -380,7 +379,7 @@ Route route_of(Context& c) {
   return *route;
 }
 
-/// Completes sources to a permutation. Empty if a device sends to several.
+/// Completes sources to a permutation. Empty if a device sends to several devices.
 Ints permutation_of(const Ints& given) {
   Ints sources = given;
   std::int64_t free = 0;
@@ -412,7 +411,7 @@ Values collective_permute(Context& c) {
     starts[0] = source;
     moved = ops::reshape(b, ops::dynamic_slice(b, all, starts, sizes), shape);
   }
-  // What nobody sends is zero.
+  // Devices to which nothing is sent get zeros.
   if (std::ranges::find(route.sources, -1) == route.sources.end()) return {moved};
   const ValueId is_sent = ops::compare(b, "ge", source, ops::scalar(b, 0, DType::i32));
   const ValueId mask = ops::broadcast_scalar(b, is_sent, b.type(moved).shape);

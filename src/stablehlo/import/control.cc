@@ -1,4 +1,4 @@
-// Calls, loops, branches, and what only the compiler sees.
+// Calls, loops, branches, and operations that matter only to compilers.
 #include "ops/control/control.h"
 
 #include <algorithm>
@@ -39,13 +39,13 @@ Values top_k(Context& c) {
                         : ops::convert(b, c.operand(0), is_bool ? DType::u8 : type.dtype);
   const std::int64_t dim = type.rank() - 1;
   Values results = b.emit_all("top_k", {{"dim", dim}, {"k", c.result().shape.back()}}, {x});
-  // What is read where the greatest are has a derivative.
+  // Reading the elements at the found places has a derivative.
   results[0] = is_float(type.dtype) ? ops::gather_along(b, c.operand(0), results[1], dim)
                                     : ops::convert(b, results[0], type.dtype);
   return results;
 }
 
-/// Functions that the IR has; others are what they are made of.
+/// Composites that are functions of the IR; others are replaced by their decomposition.
 Values composite(Context& c) {
   static const std::set<std::string_view> kNames = {"acos",    "acosh", "asin", "asinh",
                                                     "atan",    "atanh", "cosh", "erf",
@@ -62,7 +62,7 @@ Values composite(Context& c) {
   return c.frame.call(callee_of(c, "decomposition"), c.operands, c.op);
 }
 
-/// The number that a value of a region always has, if it is known before the loop.
+/// The constant number of a value of a region, if it is known before the loop.
 std::optional<double> number_of(Context& c, const Region& region, ValueNumber value) {
   if (const Operation* maker = maker_of(region, value)) {
     const Attribute* constant = maker->find("value");
@@ -131,15 +131,15 @@ Values same_inputs(ir::Builder& b, const ir::Function& function) {
   return inputs;
 }
 
-/// Lets the functions of an operation know whether the device gets there.
+/// Tells the functions of an operation whether the device reaches them.
 void take(Context& c, Frame::Captures& captures) {
   if (!c.frame.taken) c.frame.taken = ops::scalar(c.b(), 1, DType::boolean);
   captures.has_taken = true;
 }
 
-/// A loop in a function of tiles: a device whose loop has ended, while others go on, does not call
-/// the host, and one that does not get here does not loop. So the condition is computed in front
-/// and in the body, and is a carry.
+/// A loop in a function of tiles: a device whose loop has ended while others go on does not call
+/// the host, and a device that does not reach the loop runs no iterations. So the condition is
+/// computed before the loop and in the body, and is a carry.
 Values loop_by_device(Context& c, Frame::Captures captures) {
   ir::Builder& b = c.b();
   take(c, captures);
@@ -203,7 +203,8 @@ Values while_loop(Context& c) {
   return ops::while_loop(c.b(), consts, condition, body, operands);
 }
 
-/// A function whose last input says whether it is taken, with the number of the taken branch.
+/// A function whose last input is the number of the taken branch instead of whether this branch is
+/// taken.
 ops::FunctionPtr by_number(const ir::Function& function, std::size_t number) {
   auto result = std::make_shared<ir::Function>(ir::empty_like(function));
   ir::Builder b(*result);
@@ -218,8 +219,8 @@ ops::FunctionPtr by_number(const ir::Function& function, std::size_t number) {
   return result;
 }
 
-/// `index` is not negative; beyond the last branch it selects that. In a function of tiles all
-/// devices compute all branches, but only those that take one call the host there.
+/// `index` is not negative; beyond the last branch it selects the last one. In a function of tiles,
+/// all devices compute all branches, but only devices that take a branch call the host in it.
 Values branches(Context& c, ValueId index) {
   ir::Builder& b = c.b();
   Frame::Captures captures = c.frame.captures_of(c.op);
@@ -250,7 +251,7 @@ Values case_of(Context& c) {
   return branches(c, ops::select(b, is_negative, ops::scalar(b, last, DType::i32), index));
 }
 
-/// The first region is that of true.
+/// The first region is the branch for true.
 Values if_of(Context& c) {
   const ValueId is_false = ops::bitwise_not(c.b(), c.operand(0));
   return branches(c, ops::convert(c.b(), is_false, DType::i32));
@@ -278,7 +279,7 @@ Values sharding_constraint(Context& c) {
   return {value_of_terms(c.frame, ops::sharding_constraint(c.b(), terms, std::move(sharding)), of)};
 }
 
-/// The values of a group get one sharding. What uses them from here on uses the constraint.
+/// The values of a group get one sharding. Later uses of a value use its constraint.
 Values sharding_group(Context& c) {
   const ValueId x = c.operand(0);
   Sharding open = replicated_sharding(c.type(x).rank());
@@ -296,9 +297,9 @@ Values sharding_group(Context& c) {
 Values custom_call(Context& c) {
   const std::string_view function = c.text("call_target_name");
   if (function == "ApproxTopK") return approx_top_k(c);
-  // All memories of a device are those of the process.
+  // All memory spaces of a device are memory of this process.
   if (function == "annotate_device_placement") return c.operands;
-  // Only keeps compilers from removing its operand.
+  // It only keeps compilers from removing its operand.
   if (function == "dce_sink") return {};
   if (function == "tessera.call_host") return host_call(c);
   if (function == "tessera.inspect_sharding") return inspection(c);

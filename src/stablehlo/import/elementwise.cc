@@ -17,7 +17,7 @@ namespace {
 
 using Kind = Attribute::Kind;
 
-/// Those that are the same in the IR, by name.
+/// Operations that are the same in the IR, by name.
 const std::unordered_map<std::string_view, std::string_view>& names() {
   static const std::unordered_map<std::string_view, std::string_view> kNames = {
       {"abs", "abs"},
@@ -74,7 +74,7 @@ Values same(Context& c) {
   return {c.b().emit(logical.empty() ? names().at(kind) : logical, {}, c.operands)};
 }
 
-/// The exponent of a power of two that all elements of an unsigned integer are.
+/// The exponent, if all elements of an unsigned integer are the same power of two.
 std::optional<int> power_of(const Context& c, ValueId x) {
   const auto splat = c.frame.splats.find(x);
   const DType dtype = c.type(x).dtype;
@@ -103,14 +103,14 @@ Values exclusive_or(Context& c) {
   return same(c);
 }
 
-/// Whether an integer of 64 bits is one of those that doubles have without a gap. The numbers of
+/// Whether a 64-bit integer is in the range in which every integer is a double. The numbers of
 /// constants are doubles.
 bool is_double(std::uint64_t bits, DType dtype) {
   const bool is_negative = is_signed(dtype) && bits >> 63U != 0;
   return (is_negative ? 0 - bits : bits) <= std::uint64_t{1} << 53U;
 }
 
-/// A constant of 64 bits, from two of 32.
+/// A 64-bit constant, from two of 32 bits.
 ValueId in_halves(Context& c, std::uint64_t bits, const Type& type) {
   ir::Builder& b = c.b();
   const auto half = [&](std::uint64_t value) {
@@ -145,7 +145,7 @@ ValueId spread(Context& c, ValueId x, const Shape& shape) {
 
 }  // namespace
 
-/// The bits of a positive number, and those of a negative one with all but the sign turned.
+/// The bits of a positive number; for a negative one, the bits with all except the sign flipped.
 ValueId total_order(Context& c, ValueId x) {
   ir::Builder& b = c.b();
   const DType dtype = c.type(x).dtype;
@@ -169,7 +169,7 @@ bool is_compared(Context& c, ValueId value, std::string_view direction, ValueId 
          is_it(maker->operands[1]);
 }
 
-/// The two choices of a select of which the first is a number for which `is_it` holds.
+/// The two choices of a select whose first choice is a number for which `is_it` holds.
 template <typename IsIt>
 std::optional<std::array<ValueId, 2>> chosen(Context& c, ValueId value, IsIt is_it) {
   const ir::Equation* maker = c.frame.maker_of(value);
@@ -179,8 +179,8 @@ std::optional<std::array<ValueId, 2>> chosen(Context& c, ValueId value, IsIt is_
   return std::array{maker->operands[0], maker->operands[2]};
 }
 
-/// Before sorting and searching, JAX makes one NaN of all and 0 of -0. The array of which `x` was
-/// made in this way, if it was.
+/// Before sorting and searching, JAX replaces all NaNs by the same one, and -0 by 0. If `x` was
+/// made in this way: the original array.
 std::optional<ValueId> with_any_zeros(Context& c, ValueId x) {
   const auto has = [&](ValueId value, auto is_number) {
     const auto splat = c.frame.splats.find(value);
@@ -203,7 +203,7 @@ std::optional<ValueId> with_any_zeros(Context& c, ValueId x) {
   return is_it ? std::optional(source) : std::nullopt;
 }
 
-/// x <= y where NaN is equal to itself and greater than all numbers.
+/// x <= y, where NaN is equal to itself and greater than all numbers.
 ValueId at_most(Context& c, ValueId x, ValueId y) {
   ir::Builder& b = c.b();
   const ValueId is_less = ops::compare(b, "le", x, y);
@@ -237,8 +237,8 @@ Values compare(Context& c) {
   return {ops::compare(c.b(), direction, x, y)};
 }
 
-/// Floats are rounded to fewer bits of the significand (half to even) and of the exponent: what is
-/// too large becomes an infinity, what is too small a zero.
+/// Floats are rounded to fewer bits of the significand (half to even) and of the exponent: numbers
+/// that are too large become infinite, and numbers that are too small become zero.
 class Precision {
  public:
   /// `dtype`: f32 or f64.

@@ -1,5 +1,5 @@
-// Reductions whose bodies the IR has no operation for. A body joins two tuples of scalars. Where it
-// joins many of them, it becomes operations on arrays.
+// Reductions with bodies for which the IR has no operation. A body joins two tuples of scalars. To
+// join many tuples, it becomes operations on arrays.
 #include "stablehlo/import/folds.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ Join::Join(Context& c, const Region& region, std::size_t count) : c_(c) {
   c.need(count > 0 && region.arguments.size() == 2 * count, reason);
   const Region plain = without_copies(region);
   Frame::Captures captures = c.frame.captures_of(c.op);
-  captures.has_taken = false;  // such a body calls nobody
+  captures.has_taken = false;  // such a body makes no calls of the host
   captured_ = c.frame.captured(captures);
   function_ = c.frame.nested(c.op, plain, captures);
   const auto is_scalar = [&](ValueId value) { return function_->type(value).rank() == 0; };
@@ -85,7 +85,7 @@ Values ends_joined(Context& c, const Values& first, const Values& last) {
   return result;
 }
 
-/// `shape` must not be that of a value: new values move the types of others.
+/// `shape` must not refer to the shape of a value: new values move the types of others.
 Values scalars_spread(Context& c, const Values& scalars, const Shape& shape) {
   Values result;
   for (const ValueId each : scalars) {

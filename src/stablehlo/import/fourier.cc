@@ -15,7 +15,7 @@ Values complex_transform(ir::Builder& b, std::size_t dim, Values parts, bool is_
       std::move(parts));
 }
 
-/// Along the last dimensions, as many as there are lengths.
+/// Transforms along the last dimensions, as many as there are lengths.
 Values fft(Context& c) {
   ir::Builder& b = c.b();
   const std::string_view kind = c.text("fft_type");

@@ -85,8 +85,8 @@ Words threefry(ir::Builder& b, Words x, const Words& key) {
   return x;
 }
 
-/// Where the words of a step lie: next to each other along dimension `dim` of `shape`, which is cut
-/// off if `width` does not divide it.
+/// Where the words of a step go: they are adjacent along dimension `dim` of `shape`. Words beyond
+/// the end are cut off if `width` does not divide the dimension.
 struct Bits {
   Shape shape;
   std::size_t dim = 0;
@@ -111,9 +111,9 @@ struct Bits {
   }
 };
 
-/// As XLA has them: Philox fills the array in its order. Threefry's two words follow each other
-/// along the first even dimension; if there is none, along the longest one.
-/// Elements of 64 bits are made of two words and fill the array in its order, as Philox does.
+/// The same as in XLA. Philox fills the array in row-major order. Threefry's two words are adjacent
+/// along the first even dimension; if there is none, along the longest one. Elements of 64 bits
+/// consist of two words and fill the array in row-major order, as Philox does.
 Bits bits_of(const Shape& shape, bool is_threefry, bool is_long) {
   if (is_long) return {.shape = {num_elements(shape)}, .dim = 0, .width = is_threefry ? 1 : 2};
   if (!is_threefry) return {.shape = {num_elements(shape)}, .dim = 0, .width = 4};
@@ -124,7 +124,7 @@ Bits bits_of(const Shape& shape, bool is_threefry, bool is_long) {
   return {.shape = shape, .dim = static_cast<std::size_t>(dim - shape.begin()), .width = 2};
 }
 
-/// Words of 64 bits, each of two that follow each other, low first.
+/// Words of 64 bits, each made of two successive words, the low one first.
 Words in_pairs(ir::Builder& b, const Words& words) {
   Words result;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
@@ -134,8 +134,8 @@ Words in_pairs(ir::Builder& b, const Words& words) {
   return result;
 }
 
-/// The state is a key and a counter, which goes up by one for each step. As in XLA, the upper half
-/// of Philox's counter begins at the key.
+/// The state is a key and a counter, which increases by one for each step. As in XLA, the upper
+/// half of Philox's counter begins at the key.
 Values rng_bit_generator(Context& c) {
   ir::Builder& b = c.b();
   const Type result = c.result(1);

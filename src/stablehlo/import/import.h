@@ -2,9 +2,9 @@
 //
 //   Imported program = stablehlo::import_module(*bytecode::read_module(bytes));
 //
-// Calls are inlined. Values of ui64 become u32 where no element can reach 2^32, as in the counters
-// of random bits. What the IR cannot express is a UserError with the operation, its types and the
-// line of the Python program.
+// Calls are inlined. ui64 values become u32 where no element can reach 2^32, as in the counters of
+// random bits. For anything that the IR cannot express, throws UserError with the operation, its
+// types and the line of the Python program.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct ConstantArray {
   std::string bytes;
 };
 
-/// Per dimension of an array the mesh axes that split it, major first.
+/// Per dimension of an array, the mesh axes that split it, major first.
 using TileSpec = std::vector<std::vector<std::string>>;
 
 /// A function of the tiles of one device.
@@ -31,7 +31,7 @@ struct ManualBody {
   /// Its inputs: the operands, then values that are the same on all devices. Devices are elements
   /// of the named axes.
   ir::Function function;
-  std::vector<MeshAxis> axes;     // that it is mapped over
+  std::vector<MeshAxis> axes;     // over which it is mapped
   std::vector<TileSpec> inputs;   // of the operands
   std::vector<TileSpec> outputs;  // of the results
   Span where;
@@ -40,13 +40,13 @@ struct ManualBody {
 using MapTiles = std::function<std::vector<ir::ValueId>(ir::Builder&, const Mesh&, ManualBody,
                                                         const std::vector<ir::ValueId>& operands)>;
 
-/// The function of the program that calls Tessera, by the number that a custom call has; nullptr if
-/// there is none. `where`: the line of the call.
+/// The function of the program that calls Tessera, by the number in a custom call; nullptr if there
+/// is none. `where`: the line of the call.
 using FindHostCall = std::function<std::shared_ptr<const ir::HostCallback::Call>(
     std::int64_t number, const Span& where)>;
 
-/// Axes that a value is not reduced over yet. For each it has a dimension in front, which is split
-/// over that axis and holds the terms.
+/// Axes over which a value has not been reduced yet. For each of them it has a leading dimension,
+/// which is split over that axis and holds the terms.
 struct TermDims {
   std::size_t count = 0;
   std::string_view reduction = "reduce_sum";
@@ -72,7 +72,7 @@ struct Imported {
 };
 
 /// Without `map_tiles`, functions of tiles are refused. Without `find_host_call`, calls of the
-/// program that calls Tessera have no function, so that the result can be read but not run. Throws
+/// calling program have no function, so the imported program can be read but not run. Throws
 /// UserError.
 Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles = {},
                        const FindHostCall& find_host_call = {});

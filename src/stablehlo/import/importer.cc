@@ -58,7 +58,7 @@ Span line_of(const ModuleContext& context, const Operation& op) {
   return line.file.empty() ? context.call_line : line;
 }
 
-/// Constants in the region and in what it calls.
+/// Constants in the region and in the functions that it calls.
 void collect_constants(const ModuleContext& context, const Region& region,
                        std::set<const Operation*>& seen, std::vector<const Operation*>& constants) {
   for (const Operation& op : region.operations) {
@@ -184,7 +184,7 @@ ValueId as_index(Context& c, ValueId x) {
   const DType dtype = c.type(x).dtype;
   const bool fits = dtype == DType::i32 || size_bytes(dtype) < 4;
   if (fits) return ops::convert(c.b(), x, DType::i32);
-  // An index that is out of range must stay so.
+  // An index that is out of range must stay out of range.
   using Limits = std::numeric_limits<std::int32_t>;
   x = c.b().emit("min", {}, {x, ops::full_like(c.b(), Limits::max(), x)});
   if (is_signed(dtype)) x = c.b().emit("max", {}, {x, ops::full_like(c.b(), Limits::min(), x)});
@@ -310,7 +310,7 @@ Values Frame::call(const Operation& function, const Values& arguments, const Ope
     fail_unsupported(context_, caller, "a call that does not end, or of other operands");
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) define(body.arguments[i], arguments[i]);
-  // JAX makes some functions once for all calls; these have no lines of their own.
+  // JAX writes some functions only once for all calls; these have no lines of the program.
   const Span outer = context_.call_line;
   const Span line = bytecode::line_of(caller.location);
   if (!line.file.empty()) context_.call_line = line;

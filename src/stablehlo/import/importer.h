@@ -23,40 +23,40 @@ using ir::Ints;
 using ir::ValueId;
 using Values = std::vector<ValueId>;
 
-/// What all functions of a module share.
+/// State that all functions of a module share.
 struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
-  Mesh mesh = {};  // the first one, or that of the function of tiles that is being read
+  Mesh mesh = {};  // the first mesh, or that of the current function of tiles
   std::unordered_map<std::string_view, Mesh> meshes = {};  // by name
   std::size_t equations = 0;                               // so far
   Span call_line = {};                                     // of the call that is being inlined
-  MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
-  FindHostCall find_host_call = {};   // nullptr: what is called is not known
-  std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
+  MapTiles map_tiles = {};            // nullptr: functions of tiles are refused
+  FindHostCall find_host_call = {};   // nullptr: called functions are not known
+  std::vector<MeshAxis> manual = {};  // axes over which the current function is mapped
 };
 
-/// Axes whose devices have terms of a value, and the reduction that makes it of them.
+/// Axes whose devices have terms of a value, and the reduction that makes the value from them.
 struct Unreduced {
   std::vector<MeshAxis> axes = {};  // in the order of the mesh
   std::string_view reduction = "reduce_sum";
 };
 
-/// What the devices of a mesh have of a value: terms of a sum, of a maximum or of a minimum.
+/// The terms of a sum, maximum or minimum that the devices of a mesh have.
 struct Terms {
-  ValueId array;  // with a dimension in front for each of the axes
+  ValueId array;  // with a leading dimension for each of the axes
   Unreduced of;
 };
 
-/// What Threefry makes of a counter for each element: `low`, and the high word that this is found
-/// by.
+/// Per element, a counter encrypted by Threefry: `low`, and the high word, which is the key of this
+/// entry.
 struct Encrypted {
   ValueId low;
   std::array<ValueId, 2> key;      // scalars
   std::array<ValueId, 2> counter;  // high and low words
 };
 
-/// One function of the IR while it is made.
+/// A function of the IR under construction.
 class Frame {
  public:
   Frame(ModuleContext& context, ir::Function& function) : context_(context), builder_(function) {}
@@ -69,15 +69,15 @@ class Frame {
   /// The input that holds a constant whose elements differ.
   ValueId constant(const Attribute* constant) const;
   void define(ValueNumber number, ValueId value) { values_[number] = value; }
-  /// What reads `from` afterwards reads `to`.
+  /// From now on, readers of `from` read `to` instead.
   void replace(ValueId from, ValueId to);
   void define_constant(const Attribute* constant, ValueId value) { constants_[constant] = value; }
 
   /// The operations of a region. Returns the operands of its last one.
   Values block(const Region& region);
   Values call(const Operation& function, const Values& arguments, const Operation& caller);
-  /// A function of its own: `captured` values of this frame and constants as the first inputs, then
-  /// those of the region.
+  /// A separate function. Its first inputs are captured values and constants of this frame; then
+  /// come those of the region.
   struct Captures {
     std::vector<ValueNumber> values;
     std::vector<const Operation*> constants;
@@ -95,8 +95,8 @@ class Frame {
   std::unordered_map<ValueId, double> splats;
   std::unordered_map<ValueId, Terms> terms;
   std::unordered_map<ValueId, Encrypted> encrypted;
-  /// In a function of tiles: whether the device gets here, if it may not. All devices compute all
-  /// branches, but only those that get there call the host.
+  /// In a function of tiles: whether control flow of the device reaches this point, if it may not.
+  /// All devices compute all branches, but only devices that reach a call of the host make it.
   std::optional<ValueId> taken;
 
  private:
@@ -123,7 +123,7 @@ struct Context {
   const Attribute& attribute(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   bool boolean(std::string_view name) const;
-  /// Of a tensor of integers.
+  /// The elements of a tensor of integers.
   Ints ints(std::string_view name) const;
   std::string_view text(std::string_view name) const;
   const Region& region(std::size_t i) const;
@@ -140,14 +140,15 @@ std::string_view kind_of(const Operation& op);
 const Operation* maker_of(const Region& region, ValueNumber value);
 /// The text of an attribute; empty if there is none.
 std::string_view text_of(const Operation& op, std::string_view attribute);
-/// A body without constraints: within functions of tiles, and in programs with explicit shardings,
-/// numbers have shardings too.
+/// A body without sharding constraints: within functions of tiles, and in programs with explicit
+/// shardings, even scalars have them.
 Region without_copies(const Region& body);
-/// What an operation is marked with whose body is associative, though it has several operations.
+/// The mark of an operation whose body is associative although it consists of several operations.
 inline constexpr std::string_view kAssociative = "tessera.associative";
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
-/// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
+/// The reduction over `dims` by a body that is a single operation. Throws UserError for other
+/// bodies.
 ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
 /// The custom call ApproxTopK: the exact greatest or least elements.
 Values approx_top_k(Context& c);
@@ -161,41 +162,42 @@ std::optional<Values> linear_algebra_call(Context& c, std::string_view function)
 Values host_call(Context& c);
 /// The custom call that asks for the sharding of a value. Its function gets it as text.
 Values inspection(Context& c);
-/// Whether the functions of an operation have such calls, and devices may take different ones.
+/// Whether the functions of an operation have such calls, and devices may take different branches.
 bool calls_host_by_device(const ModuleContext& context, const Operation& op);
 bool is_token(const Context& c, ValueNumber value);
-/// The type of a token: order is a matter of the IR's own tokens, so those of programs are arrays
+/// The type of a token. The IR's own tokens define the order, so tokens of programs are arrays
 /// without elements.
 Type token_type();
 /// Whether a value is known to leave others unchanged.
 bool is_neutral(const Context& c, ValueId first, std::string_view join);
 /// Joins the first value of a reduction to its result, unless that changes nothing.
 ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join);
-/// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
+/// The identity element of an operation of the IR (add, mul, max, min, and, or).
 double neutral_of(std::string_view join, DType dtype);
 bool is_complex(const bytecode::Type& type);
-/// Complex numbers, which only arguments and results of `main` are, have their two parts along a
-/// last dimension. Throws UserError for a type that the IR does not have.
+/// Only arguments and results of `main` are complex; they have their two parts along a last
+/// dimension. Throws UserError for a type that the IR does not have.
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op);
-/// The elements of a constant as the IR has them.
+/// The elements of a constant in the format of the IR.
 std::string elements_of(const Attribute& constant, DType dtype);
 /// Whether it is a constant whose elements differ.
 bool is_dense(const Operation& op);
-/// Integers as i32, which indices are; those that are too large or too small become the greatest or
-/// the least.
+/// Integers as i32, the dtype of indices. Numbers that are too large or too small become the
+/// largest or the smallest one.
 ValueId as_index(Context& c, ValueId x);
 
-/// Converts factors whose products are summed, where sums in their own dtype would lose what the
-/// result has: sums of products of integers wrap, and those of booleans are counted.
+/// Converts the factors of summed products where sums in their own dtype would not give the result:
+/// sums of products of integers would wrap, and booleans have to be counted.
 void match_for_sums(Context& c, ValueId& lhs, ValueId& rhs);
-/// Such sums in the dtype of the result.
+/// Converts such sums to the dtype of the result.
 ValueId as_sum(Context& c, ValueId sums);
 
-/// Remembers the results of a call, whose first equation is number `first`, if they are encrypted.
+/// Notes the results of a call, whose first equation is number `first`, if they are words encrypted
+/// by Threefry.
 void note_threefry(Context& c, std::size_t first, const Values& results);
-/// The exclusive or of two operands if it is random bits.
+/// If the exclusive or of the two operands gives random bits: these.
 std::optional<ValueId> random_bits_of(Context& c);
-/// The operands next to each other along `dim` if these are keys.
+/// If concatenating the operands along `dim` gives keys: these.
 std::optional<ValueId> random_keys_of(Context& c, std::int64_t dim);
 
 /// Integers in the total order of IEEE 754 (-NaN, ..., -0, +0, ..., NaN) of floats: i64 for f64,
@@ -223,21 +225,21 @@ const Handlers& linear_algebra_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);
-/// The sharding that an attribute of the dialect sdy states. Axes that it calls unreduced split
-/// nothing.
+/// The sharding that an attribute of the dialect sdy states. Axes that it calls unreduced do not
+/// split anything.
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op);
 /// Along which axes devices have terms instead of the value.
 Unreduced unreduced_of(const ModuleContext& context, const Attribute& sharding,
                        const Operation& op);
-/// The type and the sharding of the array that has the terms of a value in front.
+/// The type and the sharding of the array that has the terms of a value along leading dimensions.
 Type with_terms(Type type, const std::vector<MeshAxis>& axes);
 Sharding with_terms(const ModuleContext& context, Sharding sharding,
                     const std::vector<MeshAxis>& axes, const Type& type, const Operation& op);
-/// The value of an array of terms, which are remembered.
+/// The value that an array of terms stands for. The terms are noted.
 ValueId value_of_terms(Frame& frame, ValueId array, const Unreduced& of);
-/// The terms of a value along these axes: those that are known. Of another value the first device
-/// has all, and of an extremum every device.
+/// The terms of a value along these axes, if they are known. Otherwise the first device has the
+/// whole value as its term or, for a maximum or minimum, every device has it.
 ValueId terms_of(Frame& frame, ValueId value, const Unreduced& of);
 [[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
                                    const std::string& reason);

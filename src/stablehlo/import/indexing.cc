@@ -28,7 +28,7 @@ Values gather(Context& c) {
   check_indexing(c, in);
   name_between(c, in);
   const std::size_t rank = in.shape.size();
-  // Windows that do not fill a dimension that no index names begin at 0.
+  // In a dimension without an index, windows that do not fill the dimension begin at 0.
   Shape cut = in.shape;
   for (std::size_t i = 0; i < rank; ++i) {
     const auto dim = static_cast<std::int64_t>(i);
@@ -67,19 +67,19 @@ Values gather(Context& c) {
   return {ops::transpose(b, result, order)};
 }
 
-/// The dimensions of the updates that stand for dimensions `dims` of the array.
+/// The dimensions of the updates that correspond to dimensions `dims` of the array.
 Ints update_dims(const Ints& dims, const Ints& kept, const Ints& update_windows) {
   Ints result;
   for (const std::int64_t dim : dims) result.push_back(update_windows[place_of(kept, dim)]);
   return result;
 }
 
-/// The dimensions of the array that windows have, and those of the updates that stand for them.
+/// The dimensions of the array that windows have, and the corresponding dimensions of the updates.
 struct Windows {
   Ints kept, updates;
 };
 
-/// Of the last operand of `count` arrays, indices, and `count` updates.
+/// The operands are `count` arrays, the indices, and `count` updates.
 Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
   const Shape shape = c.type(c.operand(0)).shape;
   const Shape update_shape = c.type(c.operand(count + 1)).shape;
@@ -122,8 +122,8 @@ struct RowScatter {
   }
 };
 
-/// Joins of which the order does not matter to the result's meaning: any number of updates may be
-/// joined before they meet the element.
+/// Joins whose order does not matter for the meaning of the result: any number of updates may be
+/// joined before they are joined with the element.
 bool is_associative(std::string_view join) {
   constexpr std::array<std::string_view, 7> kNames = {"add",      "and", "maximum", "minimum",
                                                       "multiply", "or",  "xor"};
@@ -135,7 +135,8 @@ bool has_repeats(Context& c, const RowScatter& rows) {
   return num_elements(c.type(rows.numbers).shape) > 1 && !c.boolean("unique_indices");
 }
 
-/// The elements joined with the updates of their rows, one per row, within any function.
+/// The elements joined with the updates of their rows, one update per row. Works within any
+/// function.
 Values updated(ir::Builder& b, const Join& join, const Values& captured, const RowScatter& rows) {
   Values old;
   for (std::size_t i = 0; i < rows.tables.size(); ++i) old.push_back(rows.read(b, i));
@@ -147,7 +148,7 @@ Values updated(ir::Builder& b, const Join& join, const Values& captured, const R
   return results;
 }
 
-/// How many updates of the same row come before each. `numbers`: sorted row numbers.
+/// Per update, how many updates of the same row come before it. `numbers`: sorted row numbers.
 ValueId places_in_rows(ir::Builder& b, ValueId numbers) {
   const std::int64_t count = b.type(numbers).shape[0];
   const ValueId places = ops::iota(b, DType::i32, {count}, 0);
@@ -161,7 +162,8 @@ ValueId places_in_rows(ir::Builder& b, ValueId numbers) {
                 {places, b.emit("cummax", {{"dim", kZero}, {"reverse", false}}, {firsts})});
 }
 
-/// The inputs of the functions of a loop in which round r makes the update at place r of each row.
+/// The inputs of the functions of a loop in which round r applies the update at place r of each
+/// row.
 struct Round {
   Round(ir::Builder& b, const ir::Builder& around, const Values& consts, const RowScatter& all)
       : rows{.form = all.form, .numbers = {}, .tables = {}, .lines = {}} {
@@ -180,7 +182,7 @@ struct Round {
   ValueId places, last, round;
 };
 
-/// The updates of each row are made one after the other, those of different rows at once.
+/// Applies the updates of each row one after the other, and those of different rows at once.
 /// `rows`: sorted by row.
 Values updated_in_rounds(Context& c, const Join& join, const RowScatter& rows) {
   ir::Builder& b = c.b();
@@ -220,8 +222,8 @@ Values updated_in_rounds(Context& c, const Join& join, const RowScatter& rows) {
   return results;
 }
 
-/// The updates of each row are joined in their order, then the element with them; or the element
-/// with each, where they cannot be joined before.
+/// Joins the updates of each row in their order, and then the element with the result. If updates
+/// cannot be joined first, joins the element with each of them.
 Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   ir::Builder& b = c.b();
   const Join join(c, body, rows.tables.size());
@@ -239,14 +241,14 @@ Values scattered_by_body(Context& c, const Region& body, RowScatter rows) {
   return updated(b, join, join.captured(), rows);
 }
 
-/// Whether the updates replace what is there.
+/// Whether the updates replace the elements.
 bool replaces(const Region& body, std::size_t count) {
   if (body.operations.size() != 1 || body.arguments.size() != 2 * count) return false;
   const auto first = body.arguments.begin() + static_cast<std::ptrdiff_t>(count);
   return body.operations[0].operands == std::vector<ValueNumber>(first, body.arguments.end());
 }
 
-/// The scatter of the sums of all updates of a row, which are those of scatter_add.
+/// The scatter of the sums of all updates of each row, which are the sums of scatter_add.
 RowScatter summed(Context& c, RowScatter rows) {
   const ops::RowSums sums =
       ops::row_sums(c.b(), rows.numbers, rows.lines[0], 0, rows.form.num_rows());
@@ -255,8 +257,8 @@ RowScatter summed(Context& c, RowScatter rows) {
   return rows;
 }
 
-/// Whether the array to scatter to is made of the element that changes no join with others. Sums of
-/// updates begin at +0.0, so that they are never -0.0.
+/// Whether all elements of the array to scatter to are the identity element of the join. Sums of
+/// updates begin at +0.0, so they are never -0.0.
 bool changes_nothing(const Context& c, std::string_view join, DType dtype) {
   const auto splat = c.frame.splats.find(c.operand(0));
   const bool is_exact = is_float(dtype) || size_bytes(dtype) <= 4;  // as a double
@@ -264,7 +266,7 @@ bool changes_nothing(const Context& c, std::string_view join, DType dtype) {
          splat->second == ops::hlo::identity_of(join, dtype);
 }
 
-/// All rows are joined with a table of what the updates of each are.
+/// Joins all rows with a table of the joined updates of each row.
 ValueId joined_with_all(Context& c, const RowScatter& rows, std::string_view join) {
   ir::Builder& b = c.b();
   const bool is_sum = join == "add" || join == "subtract";
@@ -302,7 +304,7 @@ Values scattered(Context& c, const RowScatter& rows) {
   if (type.dtype == DType::boolean || rows.tables.size() != 1 || !(is_sum || is_extreme)) {
     return scattered_by_body(c, body, rows);
   }
-  // A constant table is written as a whole. Of any other, a few rows are changed in place.
+  // A constant table is written as a whole. In any other table, a few rows are changed in place.
   const bool is_splat = c.frame.splats.contains(c.operand(0));
   const bool is_small = 4 * num_elements(c.type(rows.numbers).shape) <= rows.form.num_rows();
   if (!has_repeats(c, rows) && !(is_sum && is_splat)) return scattered_by_body(c, body, rows);
@@ -314,9 +316,9 @@ Values scattered(Context& c, const RowScatter& rows) {
   return {sums.written(b, 0, changed)};
 }
 
-/// The dimension of which each row of an array has one updated element, if it is made of equal
-/// elements; -1 otherwise. So all elements are written anyway, and each can ask whether it is the
-/// one, as part of a larger region.
+/// If all elements of the array are equal and each row has one updated element along some
+/// dimension: this dimension; otherwise -1. All elements are written anyway then, and each can
+/// check, as part of a larger region, whether it is the updated one.
 std::int64_t chosen_dim(const Context& c, const Indexing& in, const Windows& windows) {
   const bool has_one = in.named.size() == 1 && c.operands.size() == 3 &&
                        c.frame.splats.contains(c.operand(0)) &&
@@ -329,12 +331,13 @@ std::int64_t chosen_dim(const Context& c, const Indexing& in, const Windows& win
   return in.named[0];
 }
 
-/// Such a scatter: the join of an element and the update of its row where the index is its own.
+/// Such a scatter: each element whose position is the index of its row is joined with the update.
 Values scattered_by_choice(Context& c, const Indexing& in, const Windows& windows,
                            std::int64_t dim) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
-  // Dimensions of `lead` without those of one element are the batch dimensions, in another order.
+  // The dimensions of `lead`, except those of one element, are the batch dimensions in another
+  // order.
   Ints order = in.lead_batch;
   Ints sizes;
   for (std::size_t i = 0; i < in.lead.size(); ++i) {
@@ -343,7 +346,7 @@ Values scattered_by_choice(Context& c, const Indexing& in, const Windows& window
   for (const std::int64_t each : in.batch)
     sizes.push_back(type.shape[static_cast<std::size_t>(each)]);
   const auto spread_rows = [&](ValueId x, const Ints& dims, const Shape& shape) {
-    // The dimensions of x stand for `dims`; broadcasts want them in ascending order.
+    // The dimensions of x correspond to `dims`; broadcasts need them in ascending order.
     Ints ascending(dims.size());
     std::iota(ascending.begin(), ascending.end(), 0);
     std::ranges::sort(ascending, {},

@@ -16,7 +16,7 @@ Values cholesky(Context& c) {
   return {ops::matrix_transpose(b, b.emit("cholesky", {}, {lower}))};
 }
 
-/// Systems of numbers of 16 bits are solved in f32.
+/// Systems of 16-bit numbers are solved in f32.
 Values triangular_solve(Context& c) {
   ir::Builder& b = c.b();
   const DType dtype = c.type(c.operand(1)).dtype;
@@ -36,7 +36,7 @@ Values triangular_solve(Context& c) {
 /// The op of this name on all operands.
 Values same(Context& c, std::string_view op) { return c.b().emit_all(op, {}, c.operands); }
 
-// --- LAPACK's functions as JAX calls them on its CPU backend, in programs that were exported there
+// --- LAPACK's functions, as JAX calls them in programs that were exported on its CPU backend
 
 /// A setting that LAPACK gives as a letter: `U` for the upper triangle.
 char letter(Context& c, std::string_view name) { return static_cast<char>(setting_of(c, name)); }
@@ -44,7 +44,7 @@ char letter(Context& c, std::string_view name) { return static_cast<char>(settin
 /// Success, for each matrix.
 ValueId no_failure(Context& c, std::size_t result) { return ops::full(c.b(), 0, c.result(result)); }
 
-/// The triangle that is read, as the lower one.
+/// The matrix, transposed if necessary, so that the lower triangle is read.
 ValueId lower_triangle(Context& c) {
   const ValueId x = c.operand(0);
   return letter(c, "uplo") == 'U' ? ops::matrix_transpose(c.b(), x) : x;
@@ -120,7 +120,7 @@ Values gesdd(Context& c) {
   return {c.operand(0), found[1], u, vt, no_failure(c, 4)};
 }
 
-/// nullopt if it is none of them.
+/// nullopt if it is not one of these functions.
 std::optional<Values> lapack_call(Context& c, std::string_view function) {
   using Function = Values (*)(Context&);
   static constexpr std::array<std::pair<std::string_view, Function>, 7> kFunctions = {

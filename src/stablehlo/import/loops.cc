@@ -17,7 +17,7 @@ using ir::ValueId;
 
 enum class Order : std::uint8_t { forward, reverse };
 
-/// What an input of the body is in the scan.
+/// What an input of the body becomes in the scan.
 enum class Role : std::uint8_t { constant, carry, scanned, stacked };
 
 class Body {
@@ -100,7 +100,7 @@ class Body {
     return std::nullopt;
   }
 
-  /// The order in which a dynamic slice, or an update of one, takes all of the array.
+  /// The order in which a dynamic slice, or an update of one, goes through the whole array.
   std::optional<Order> order_of(const Equation& equation) const {
     const bool is_read = ir::op_name(*equation.op) == "dynamic_slice";
     const bool is_write = ir::op_name(*equation.op) == "dynamic_update_slice";

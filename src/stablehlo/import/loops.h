@@ -15,13 +15,13 @@ struct CountedLoop {
   std::int64_t length = 0;
   std::size_t num_consts = 0;
   std::size_t counter = 0;  // number of the carry
-  /// Per constant: the number that it is, if that is known.
+  /// Per constant: its number, if that is known.
   std::vector<std::optional<double>> numbers = {};
 };
 
 /// Appends the loop and returns its last carries. `body` maps constants and carries to carries.
-/// Arrays of which iteration i reads slice i (or slice length - 1 - i) only are scanned, and those
-/// that it writes only there are stacked. Carries that do not change become constants.
+/// Arrays of which iteration i only reads slice i (or slice length - 1 - i) are scanned, and arrays
+/// of which it only writes that slice are stacked. Carries that do not change become constants.
 std::vector<ir::ValueId> counted_loop(ir::Builder& b, const CountedLoop& loop,
                                       const ir::Function& body,
                                       const std::vector<ir::ValueId>& operands);

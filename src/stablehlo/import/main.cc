@@ -31,8 +31,8 @@ bool is_complex_value(const ModuleContext& context, ValueNumber value) {
   return is_complex(*context.module.value_types[value]);
 }
 
-/// The sharding that an argument or a result has, with terms in front and parts of complex numbers
-/// at the end. `type`: without terms.
+/// The sharding that an argument or a result has, with the terms in front and the parts of complex
+/// numbers at the end. `type`: without terms.
 Sharding placed(const ModuleContext& context, const Attribute& stated, Type type, bool has_parts,
                 const std::vector<MeshAxis>& terms, const Operation& main) {
   if (has_parts) type.shape.pop_back();
@@ -42,7 +42,7 @@ Sharding placed(const ModuleContext& context, const Attribute& stated, Type type
   return sharding;
 }
 
-/// The axes that an argument or a result is not reduced over.
+/// The axes over which an argument or a result has not been reduced.
 Unreduced unreduced_over(const ModuleContext& context, const Attribute* sharding,
                          const Operation& main) {
   if (sharding == nullptr) return {};
@@ -81,7 +81,7 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
     if (sharding != nullptr) {
       Sharding given =
           placed(context, *sharding, type, result.argument_is_complex.back(), terms.axes, main);
-      // An input comes as it is: nothing that is found later can split it further.
+      // An input comes with the sharding that it has: propagation cannot split it further.
       given.open.clear();
       result.function.values[input].sharding = std::move(given);
     }

@@ -25,10 +25,10 @@ std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
 /// What a sharding says about manual axes.
 struct ManualSharding {
   TileSpec split;   // per dimension
-  Unreduced terms;  // of which devices have terms
+  Unreduced terms;  // axes along which devices have terms
 };
 
-/// Of value `i` of a list of shardings. Tokens are whole.
+/// The sharding of value `i` in a list of shardings. Tokens are whole.
 ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i, ValueNumber value,
                            const std::vector<MeshAxis>& manual) {
   if (is_token(c, value)) return {.split = {{}}, .terms = {}};
@@ -56,7 +56,8 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   return result;
 }
 
-/// `function` with dimensions of size 1 in front of inputs and outputs: a device has one term.
+/// `function` with leading dimensions of size 1 on inputs and outputs, because a device has one
+/// term.
 ir::Function with_front(const ir::Function& function, const std::vector<ManualSharding>& inputs,
                         const std::vector<ManualSharding>& outputs) {
   ir::Function result = ir::empty_like(function);

@@ -1,4 +1,4 @@
-// Reductions and sorts, whose bodies must be ones that the IR has operations for.
+// Reductions and sorts whose bodies correspond to operations of the IR.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -134,14 +134,14 @@ Values reduce(Context& c) {
           ops::convert(c.b(), place, c.result(1).dtype)};
 }
 
-/// Finds by which operands a sort compares: the elements of the first ascend, where these are equal
-/// those of the second, and so on.
+/// Finds the operands by which a sort compares: elements of the first ascend; where they are equal,
+/// elements of the second ascend, and so on.
 class Comparator {
  public:
   explicit Comparator(const Region& region) : region_(region) {
     for (std::size_t i = 0; i < region.arguments.size(); ++i) sources_[region.arguments[i]] = i;
     for (const Operation& op : region.operations) {
-      // Selects make zeros and NaN alike before they are compared.
+      // Selects make all zeros equal and all NaNs equal before the comparison.
       if (kind_of(op) != "select" || op.results.size() != 1) continue;
       for (const ValueNumber operand : op.operands) {
         const auto source = sources_.find(operand);
@@ -150,7 +150,7 @@ class Comparator {
     }
   }
 
-  /// Empty if it compares in another way.
+  /// Empty if the sort compares in another way.
   std::vector<std::size_t> keys() const {
     if (region_.operations.empty() || region_.operations.back().operands.size() != 1) return {};
     std::vector<std::size_t> result;
@@ -257,7 +257,7 @@ ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view j
 
 namespace {
 
-/// An array without the dimensions `dims`, if these have one element each.
+/// The array without the dimensions `dims`, if these have size 1.
 std::optional<ValueId> of_one_each(Context& c, ValueId x, const Ints& dims) {
   const Shape& shape = c.type(x).shape;
   Shape left;

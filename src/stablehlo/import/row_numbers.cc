@@ -85,7 +85,7 @@ class RowNumbers {
       }
     }
     if (rows_.dims.empty()) rows_.numbers = number(0);
-    // An index of the only dimension is out of range as the number of a row, too.
+    // If there is only one dimension, an index out of range is also a row number out of range.
     const bool is_number = rows_.dims.size() == 1 && rows_.windows.empty();
     if (valid_ && !is_number) {
       const ValueId outside = number(product(sizes_of(in_.shape, rows_.dims)));
@@ -110,7 +110,8 @@ class RowNumbers {
     c_.need(i < in_.lead_batch.size(), "batch dimensions that do not match");
     return ops::iota(b_, DType::i32, full_, in_.lead_batch[i]);
   }
-  /// Element `at` of each index vector. Vectors that were joined of their elements are not needed.
+  /// Element `at` of each index vector. If the vectors were concatenated from their elements, the
+  /// elements are used directly.
   ValueId element(std::int64_t last, std::int64_t at) {
     const ir::Equation* maker = c_.frame.maker_of(in_.indices);
     const bool is_joined = maker != nullptr && ir::op_name(*maker->op) == "concatenate" &&

@@ -1,6 +1,6 @@
-// What gathers and scatters have in common. Those of StableHLO name windows of an array by vectors
-// of indices; those of the IR name rows of a table. So the dimensions that indices name become the
-// rows of a table, and the indices row numbers.
+// What gathers and scatters have in common. In StableHLO they select windows of an array by vectors
+// of indices; in the IR they select rows of a table. So the dimensions that indices refer to become
+// the rows of a table, and the indices become row numbers.
 #pragma once
 
 #include "stablehlo/import/importer.h"
@@ -15,7 +15,7 @@ Shape sizes_of(const Shape& shape, const Ints& dims);
 /// The dimensions below `rank` that are not in `dims`.
 Ints others(std::size_t rank, const Ints& dims);
 void check_dims(Context& c, const Ints& dims, std::size_t rank);
-/// Operations of old releases have no batch dimensions.
+/// Operations of old releases have no such attribute.
 Ints batch_dims(Context& c, const char* attribute);
 
 /// What a gather or a scatter says about its array and its indices.
@@ -24,19 +24,19 @@ struct Indexing {
   Shape lead = {};
   Shape shape = {};      // of the array
   Ints window = {};      // sizes of the windows
-  Ints named = {};       // the dimension that each element of a vector is an index of
+  Ints named = {};       // per element of a vector, the dimension that it indexes
   Ints batch = {};       // dimensions of the array that are batch dimensions
-  Ints lead_batch = {};  // and those of lead that go with them
+  Ints lead_batch = {};  // the dimensions of lead that are paired with them
   bool is_clamped = false;
 };
 
 /// Moves the dimension of the index vectors to the end.
 void set_indices(Context& c, Indexing& to, ValueId indices, std::int64_t vector_dim);
 void check_indexing(Context& c, const Indexing& in);
-/// Names a dimension whose windows all begin at 0.
+/// Adds an index for a dimension whose windows all begin at 0.
 void name_dim(Context& c, Indexing& in, std::int64_t dim);
-/// Names the dimensions between those that are named, if that is fewer numbers than the array has
-/// elements: otherwise the array is transposed as a whole.
+/// Also indexes the dimensions between the indexed ones, if that takes fewer numbers than the array
+/// has elements. Otherwise the whole array is transposed.
 void name_between(Context& c, Indexing& in);
 
 /// Row numbers of the table whose rows are the dimensions `dims`, ascending: [lead.., windows..].
@@ -48,8 +48,8 @@ struct Rows {
 };
 Rows row_numbers(Context& c, const Indexing& in);
 
-/// An array as a table [before.., rows, after..]: in place if the dimensions of rows are next to
-/// each other, otherwise with the rows first.
+/// An array as a table [before.., rows, after..]: in place if the dimensions of the rows are
+/// adjacent, otherwise with the rows first.
 class Table {
  public:
   Table(const Shape& shape, const Rows& rows);

@@ -9,7 +9,7 @@ namespace tessera::stablehlo {
 
 namespace {
 
-/// What is known of a splat stays known.
+/// The number of a splat stays known.
 Values moved(Context& c, ValueId result) {
   const auto splat = c.frame.splats.find(c.operand(0));
   if (splat != c.frame.splats.end()) c.frame.splats[result] = splat->second;
@@ -38,7 +38,7 @@ Values transpose(Context& c) {
   return moved(c, ops::transpose(c.b(), c.operand(0), c.ints("permutation")));
 }
 
-/// A part of one operand of a concatenation is read from there.
+/// A slice that lies within one operand of a concatenation is taken from that operand.
 Values slice(Context& c) {
   ValueId from = c.operand(0);
   Ints start = c.ints("start_indices");
@@ -110,7 +110,7 @@ Values dynamic_update_slice(Context& c) {
   return {ops::dynamic_update_slice(c.b(), c.operand(0), c.operand(1), starts_of(c, 2))};
 }
 
-/// A product of elements, each with each: a sum of one term would lose the sign of -0.
+/// An outer product, as an elementwise product: a sum of one term would lose the sign of -0.
 ValueId outer(Context& c, ValueId lhs, ValueId rhs, const ops::DotDims& dims) {
   const Shape shape = c.result().shape;
   auto next = static_cast<std::int64_t>(dims.lhs_batch.size());

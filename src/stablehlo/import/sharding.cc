@@ -36,7 +36,7 @@ void read_mesh(ModuleContext& context) {
       const Attribute* mesh = op.name == "sdy.mesh" ? op.find("mesh") : nullptr;
       if (mesh == nullptr || mesh->kind != Kind::mesh || mesh->items.empty()) continue;
       const Mesh read = mesh_of(context, op, *mesh);
-      if (read.axes().empty()) continue;  // of what one device holds, or all hold
+      if (read.axes().empty()) continue;  // for values on one device, or on all
       if (context.mesh == Mesh()) context.mesh = read;
       if (!has_same_atoms(read, context.mesh)) {
         fail_unsupported(context, op, "a mesh with other factors than the first one");

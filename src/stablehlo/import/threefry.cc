@@ -1,6 +1,6 @@
-// JAX writes its random bits and keys out as the additions and turns of Threefry, a hundred per
-// word. A function that computes Threefry is known by its results, and what is made of it is one
-// operation of the IR.
+// JAX writes random bits and keys out as the additions and rotations of Threefry, a hundred per
+// word. A function that computes Threefry is recognised by its results, and random bits and keys
+// made with it become one operation of the IR.
 #include "base/threefry.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::size_t kTrials = 8;
 /// A word of an element, in each trial.
 using Trials = std::array<Word, kTrials>;
 
-/// Words that no formula other than Threefry can be right for by chance.
+/// Words for which no formula other than Threefry can be right by chance.
 Trials trials(Word seed) {
   Trials result{};
   for (std::size_t i = 0; i < kTrials; ++i) {
@@ -38,7 +38,8 @@ Word joined_words(std::string_view op, Word x, Word y) {
   return y < 32 ? x >> y : 0;
 }
 
-/// One element of equations whose elements are all computed alike; nullopt if there are others.
+/// Computes one element of equations that compute all elements in the same way; fails for other
+/// equations.
 class OneElement {
  public:
   explicit OneElement(const ir::Function& function) : function_(function) {}
@@ -83,7 +84,8 @@ class OneElement {
   std::unordered_map<ValueId, Trials> words_;
 };
 
-/// Two words of a key, scalars, and two words of a counter for each element.
+/// Whether the operands are two words of a key, which are scalars, and two words of a counter for
+/// each element.
 bool has_form(Context& c, const Values& results) {
   if (c.operands.size() != 4 || results.size() != 2) return false;
   const Type word{DType::u32, {}};
@@ -97,7 +99,7 @@ bool computes_threefry(Context& c, std::size_t first, const Values& results) {
   OneElement element(c.b().function());
   std::array<Trials, 4> given{};
   for (std::size_t i = 0; i < 4; ++i) {
-    // One value may be several of them.
+    // The same value may be several of the operands.
     const auto same = std::ranges::find(c.operands, c.operands[i]) - c.operands.begin();
     given[i] = trials(static_cast<Word>(same));
     element.give(c.operands[i], given[i]);
@@ -114,7 +116,7 @@ bool computes_threefry(Context& c, std::size_t first, const Values& results) {
 
 // --- What are the counters?
 
-/// A sum of multiples of an element's indices and a number.
+/// A linear function of an element's indices: a number plus multiples of the indices.
 struct Position {
   std::vector<std::uint64_t> steps;
   std::uint64_t first = 0;
@@ -128,7 +130,7 @@ class Positions {
  public:
   explicit Positions(Frame& frame) : frame_(frame) {}
 
-  /// What an integer without sign is; nullopt if it is something else, or wraps.
+  /// The position that an unsigned integer is; nullopt if it is something else, or wraps.
   std::optional<Position> of(ValueId value) {
     const Type& type = frame_.type(value);
     if (!is_integer(type.dtype) || is_signed(type.dtype) || ++looks_ > kMostLooks) return {};
@@ -191,7 +193,7 @@ class Positions {
     return result;
   }
 
-  /// One element of several that are next to each other.
+  /// One of several concatenated arrays.
   std::optional<Position> of_slice(const ir::Equation& e) {
     const ir::Equation* whole = frame_.maker_of(e.operands[0]);
     if (whole == nullptr || *whole->op->name != "concatenate") return {};
@@ -203,7 +205,7 @@ class Positions {
     return of(whole->operands.at(static_cast<std::size_t>(e.attributes.ints("start")[0])));
   }
 
-  /// Only numbers that lose all their bits.
+  /// Only for shifts that remove all bits.
   std::optional<Position> shifted_right(const ir::Equation& e, ValueId value) {
     const std::optional<Position> amount = of(e.operands[1]);
     if (!amount || !amount->is_number()) return {};
@@ -240,7 +242,7 @@ bool is_zero(Frame& frame, ValueId value) {
   return position && position->is_number() && position->first == 0;
 }
 
-/// Whether each element is its own number in the order of memory.
+/// Whether each element is its own row-major index.
 bool counts_elements(Frame& frame, ValueId value) {
   const std::optional<Position> position = Positions(frame).of(value);
   if (!position || position->first != 0) return false;
@@ -253,14 +255,14 @@ bool counts_elements(Frame& frame, ValueId value) {
   return true;
 }
 
-/// The encrypted words of which `high` and `low` are both words of all counters; nullptr if they
+/// The encrypted words, if `high` and `low` are their two words for all counters; nullptr if they
 /// are something else.
 const Encrypted* encrypted(Context& c, ValueId high, ValueId low) {
   const auto found = c.frame.encrypted.find(high);
   return found != c.frame.encrypted.end() && found->second.low == low ? &found->second : nullptr;
 }
 
-/// The value of which this is a copy with dimensions of one element.
+/// The value of which this is a copy with additional dimensions of size 1.
 ValueId without_ones(Context& c, ValueId value) {
   const ir::Equation* maker = c.frame.maker_of(value);
   const bool is_move =

@@ -1,8 +1,8 @@
-// Values of which devices have terms (`unreduced`) of a sum, a maximum or a minimum.
+// Values for which devices have terms (`unreduced`) of a sum, a maximum or a minimum.
 //
-// In the program such a value is what its terms make. Beside it the frame remembers an array with a
-// dimension in front for each of the axes, so that what asks for the terms gets those that the
-// devices have.
+// In the program, such a value is the reduction of its terms. In addition, the frame notes an array
+// with a leading dimension for each of the axes, so that operations that need the terms get those
+// that the devices have.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -106,8 +106,8 @@ ValueId terms_of(Frame& frame, ValueId value, const Unreduced& of) {
     high[i] = of.axes[i].size - 1;
   }
   array = ops::reshape(b, array, std::move(shape));
-  // Along the other axes every device has an extremum. The first one has all of a sum, and the
-  // others have zeros.
+  // Along the other axes, every device has the extremum. For a sum, the first device has the whole
+  // sum, and the others have zeros.
   if (of.reduction != "reduce_sum") {
     Ints dims(whole.shape.size());
     std::iota(dims.begin(), dims.end(), 0);

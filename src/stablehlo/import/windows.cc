@@ -95,7 +95,7 @@ ValueId padded(Context& c, ValueId x, ValueId value, const Pool& pool) {
   return ops::slice(c.b(), ops::pad(c.b(), x, value, low, high, interior), start, limit);
 }
 
-/// Windows of any body, one dimension after the other, the last first.
+/// Reduces windows with any body, one dimension after the other, the last one first.
 Values reduce_window_by_body(Context& c, const Pool& pool) {
   const std::size_t count = c.operands.size() / 2;
   c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
@@ -106,7 +106,7 @@ Values reduce_window_by_body(Context& c, const Pool& pool) {
   for (std::size_t i = 0; i < count; ++i) {
     arrays.push_back(padded(c, c.operand(i), firsts[i], pool));
   }
-  // Padding changes nothing, whatever the first values are.
+  // Padding changes nothing, whatever the initial values are.
   const Shape given = c.type(c.operand(0)).shape;
   const ValueId everywhere = ops::full(c.b(), 1, {DType::boolean, given});
   const ValueId nowhere = ops::scalar(c.b(), 0, DType::boolean);
@@ -163,7 +163,7 @@ Values reduce_window(Context& c) {
     }
   }
   if (name == "prod" || !all_are(pool.gaps, 1)) return reduce_window_by_body(c, pool);
-  // As XLA has it, padding changes nothing, and the first value counts once.
+  // As in XLA, padding changes nothing, and the initial value counts once.
   const ValueId neutral = ops::scalar(c.b(), neutral_of(join, given.dtype), dtype);
   const ValueId x = padded(c, ops::convert(c.b(), c.operand(0), dtype), neutral, pool);
   const ValueId result =
@@ -171,8 +171,8 @@ Values reduce_window(Context& c) {
   return {with_first(c, ops::convert(c.b(), result, given.dtype), c.operand(1), join)};
 }
 
-/// The gradient of a pool: adds each element of the second operand where its window has the
-/// element that is chosen, the first one of equal ones.
+/// The gradient of a pool: adds each element of the second operand to the place of the chosen
+/// element of its window, the first one if several are equal.
 Values select_and_scatter(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
@@ -221,8 +221,8 @@ struct Groups {
   std::int64_t dim = 0;
 };
 
-/// The dimensions of an operand in another order, behind its groups. Dimensions are split where
-/// they lie, so that this is a view of the operand.
+/// The dimensions of an operand in another order, after its groups. Dimensions are split in place,
+/// so this is a view of the operand.
 ValueId arranged(Context& c, ValueId x, const Ints& order, const Groups& groups) {
   if (groups.count == 0) return ops::transpose(c.b(), x, order);
   Shape shape = c.type(x).shape;
@@ -237,7 +237,7 @@ ValueId arranged(Context& c, ValueId x, const Ints& order, const Groups& groups)
   return ops::transpose(c.b(), ops::reshape(c.b(), x, shape), behind);
 }
 
-/// The inverse for a result, whose features are those of all groups. `order` has the dimensions of
+/// The inverse, for a result; its features are those of all groups. `order` has the dimensions of
 /// the convolution: n, space.., features.
 ValueId rearranged(Context& c, ValueId x, const Ints& order, bool is_grouped) {
   if (!is_grouped) return ops::transpose(c.b(), x, order);

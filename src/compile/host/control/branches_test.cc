@@ -1,4 +1,4 @@
-// Branches that update arrays in the memory in which they get them.
+// Branches that update their operands in place.
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
@@ -9,7 +9,8 @@ namespace {
 
 using namespace testing;
 
-/// A loop of 6 rounds over two arrays, which the branches of a cond, in turn, map to two.
+/// A loop of 6 rounds over two arrays. In each round the next branch of a cond maps the two to two
+/// new ones.
 Function loop(const std::string& branches) {
   const std::string text = R"((%0: i32[]<>, %1: f32[NUM]<{}>, %2: f32[NUM]<{}>) {
   %3: i32[]<>, %4: f32[NUM]<{}>, %5: f32[NUM]<{}> = while[
@@ -100,7 +101,7 @@ TEST(Branches, CopyWhatTheyStillRead) {
   }
 }
 
-/// What is read after the cond is not overwritten.
+/// An operand that is read after the cond is not overwritten.
 TEST(Branches, LeaveOperandsToOtherReaders) {
   for (const auto& branches : {kUpdate + "," + kReturn, kUpdate + "," + kReshape, kReshape}) {
     const Function f =

@@ -83,7 +83,7 @@ TEST(Scan, CollectivesAreCountedInEachStep) {
   EXPECT_EQ(counts.at("all_reduce").bytes, 5 * (3 * 3 * 4 + 4));
 }
 
-/// Carries that change places, so that no step can update in place.
+/// Carries that swap places, so that no step can update in place.
 TEST(Scan, CarriesThatChangePlaces) {
   for (int length : {0, 1, 2, 3, 4}) {
     const Function f =
@@ -128,8 +128,8 @@ TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
   check(f, inputs_of(f), {0});
 }
 
-/// The elements of a large array that a step reads and writes count, not the array. A value with
-/// more elements than a register holds keeps the loop from being a kernel.
+/// The elements of a large array that a step reads and writes count, not the whole array. A value
+/// with more elements than a register holds keeps the loop from becoming a kernel.
 TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   const char* const text = R"((%0: f32[1000000]<{}>, %1: i32[]<>) {
   %2: f32[1000000]<{}>, %3: i32[]<> = scan[body={(%0: f32[1000000]<{}>, %1: i32[]<>) {
@@ -161,7 +161,7 @@ TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   EXPECT_FALSE(is_short("%10: f32[1000000]<{}> = mul %9, %9"));
 }
 
-/// Each update overwrites what the one before has made of the carry.
+/// Each update overwrites the result of the previous update of the carry.
 TEST(Scan, SeveralUpdatesInPlaceTakeNoMemory) {
   const Function f = parsed("none", R"((%0: f32[1000]<{}>, %1: f32[4]<{}>, %2: i32[2]<{}>) {
   %3: f32[1000]<{}> = scan[body={(%0: f32[4]<{}>, %1: i32[2]<{}>, %2: f32[1000]<{}>) {
@@ -184,7 +184,7 @@ TEST(Scan, SeveralUpdatesInPlaceTakeNoMemory) {
   check(f, inputs_of(f), {-1});
 }
 
-/// What reads the old carry runs before the update, whatever the order of the program.
+/// Equations that read the old carry run before the update, whatever the order of the program.
 TEST(Scan, AReadOfWhatIsUpdatedComesFirst) {
   const Function f = parsed("none", R"((%0: f32[1000]<{}>, %1: i32[1]<{}>, %2: f32[1000]<{}>) {
   %3: f32[1000]<{}>, %4: f32[1000]<{}>, %5: f32[3,1]<{},{}> = scan[
@@ -205,7 +205,7 @@ TEST(Scan, AReadOfWhatIsUpdatedComesFirst) {
   check(f, inputs_of(f), {-1, -1, -1});
 }
 
-/// A result that is not given an argument's memory is updated in its own.
+/// A result that does not get an argument's memory is updated in its own.
 TEST(Updates, LieInTheMemoryOfTheResult) {
   const Function f = parsed("data=2", R"((%0: f32[1000]<{data}>, %1: f32[2]<{}>, %2: i32[2]<{}>) {
   %3: f32[1000]<{data}> = scatter[dim=0] %0, %2, %1
@@ -324,7 +324,7 @@ TEST(While, CollectivesOfConditionsAreCounted) {
   EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, steps + 1);
 }
 
-/// The condition returns a carry; carries change places, so the end may lie in second buffers.
+/// The condition returns a carry. Carries swap places, so the end may lie in second buffers.
 TEST(While, CarriesThatChangePlaces) {
   const Function f = parsed("data=2", R"((%0: i32[]<>, %1: i32[]<>, %2: f32[3]<{data}>,
       %3: f32[3]<{data}>) {
@@ -394,7 +394,7 @@ TEST(Cond, NumbersOutsideOfTheRangeMeanTheNearestBranch) {
 
 // --- together ------------------------------------------------------------------------------------
 
-/// A scan whose steps run a while, whose rounds choose a branch, one of which scans.
+/// A scan whose steps run a while loop, whose rounds choose a branch, one of which is a scan.
 const char* const kNested = R"((%0: f32[6]<{data}>, %1: i32[4]<{}>, %2: f32[4,6]<{},{data}>) {
   %3: f32[6]<{data}>, %4: f32[4,6]<{},{data}> = scan[
       body={(%0: f32[6]<{data}>, %1: i32[]<>, %2: f32[6]<{data}>) {
@@ -509,7 +509,7 @@ TEST(Control, BarriersAreDissolved) {
 // --- work that moves into loops ------------------------------------------------------------------
 
 /// A step of training of three layers x = x w with momentum; inputs x, w, m and the rate, outputs
-/// w, m and x. BEHIND stands behind the gradients %11, UPDATE is that of w.
+/// w, m and x. BEHIND is inserted after the gradients %11; UPDATE is the update of w.
 const char* const kTraining = R"((%0: f32[4,6]<{data},{}>, %1: f32[3,6,6]<{},{},{}>,
     %2: f32[3,6,6]<{},{},{}>, %3: f32[]<>) {
   %4: f32[4,6]<{data},{}>, %5: f32[3,4,6]<{},{data},{}> = scan[

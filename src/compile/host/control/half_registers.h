@@ -1,4 +1,4 @@
-// f16 and bf16 in loop programs: registers hold them as f32, and memory as they are.
+// f16 and bf16 in loop programs: registers hold them as f32, memory in their own format.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace tessera::compile::host {
 
-/// Adds the steps that convert halves. Each register is converted once; where `dtype` is no half,
-/// elements stay as they are.
+/// Adds the steps that convert halves. Each register is converted once. If `dtype` is not f16 or
+/// bf16, elements stay as they are.
 class HalfRegisters {
  public:
   using Elements = kernels::LoopProgram::Elements;
@@ -18,11 +18,11 @@ class HalfRegisters {
 
   explicit HalfRegisters(kernels::LoopProgram& program) : program_(program) {}
 
-  /// As f32, from memory.
+  /// Elements read from memory, as f32.
   Elements widened(const Elements& stored, DType dtype, Steps& steps);
-  /// Any f32, rounded to numbers of `dtype`.
+  /// Any f32 elements, rounded to numbers of `dtype`.
   Elements rounded(const Elements& numbers, DType dtype, Steps& steps);
-  /// For memory, from f32 that are numbers of `dtype`.
+  /// Elements to be stored, from f32 that are already numbers of `dtype`.
   Elements narrowed(const Elements& numbers, DType dtype, Steps& steps);
 
  private:
@@ -35,8 +35,8 @@ class HalfRegisters {
                           const Convert& convert);
 
   kernels::LoopProgram& program_;
-  Known widened_, rounded_, narrowed_;  // by the register that they are made from
-  Known unrounded_;                     // of rounded registers, which memory may round as well
+  Known widened_, rounded_, narrowed_;  // by the register from which they are made
+  Known unrounded_;                     // sources of rounded registers, to narrow directly
 };
 
 }  // namespace tessera::compile::host

@@ -1,4 +1,4 @@
-// Equations that a loop of few values computes by the kernels of their op.
+// Equations that a small loop computes with the kernels of their op.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ std::vector<ValueId> distinct_operands(const Equation& equation);
 /// Runs the tasks of an equation one after the other.
 class KernelCall final : public kernels::LoopCall {
  public:
-  /// The inputs are the distinct operands of the equation, whose values are whole and which has no
-  /// effects. `alias`: per result the input whose memory it takes, or -1. nullptr if the equation
-  /// needs anything but kernels of one part, or other memory.
+  /// The inputs are the distinct operands of the equation. All its values must be whole, and it
+  /// must have no effects. `alias`: per result, the input whose memory it takes, or -1. nullptr if
+  /// the equation needs anything but kernels of one part, or cannot use the memory as `alias` says.
   static std::shared_ptr<const KernelCall> make(const LowerContext& context,
                                                 const Function& function, const Equation& equation,
                                                 const std::vector<int>& alias);

@@ -16,8 +16,8 @@ using kernels::LoopProgram;
 using Element = LoopProgram::Element;
 using Elements = LoopProgram::Elements;
 
-constexpr std::int64_t kMostElements = 2048;  // of a register: they should stay in the first cache
-constexpr std::size_t kMostRuns = 64;         // of elements that are copied one after the other
+constexpr std::int64_t kMostElements = 2048;  // of a register: it should stay in the L1 cache
+constexpr std::size_t kMostRuns = 64;         // of consecutive elements that are copied together
 constexpr std::size_t kFewElements = 4;       // that are computed one by one rather than joined
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -56,21 +56,21 @@ bool is_in_few_runs(const Elements& elements) {
   return runs <= kMostRuns;
 }
 
-/// Whether it reads the bits of halves as another dtype, or the other way round.
+/// Whether it reads the bits of f16 or bf16 as another dtype, or vice versa.
 bool casts_halves(const Function& function, const Equation& equation) {
   const DType from = function.type(equation.operands[0]).dtype;
   const DType to = function.type(equation.results[0]).dtype;
   return from != to && (is_half(from) || is_half(to));
 }
 
-/// The operand with which a loop begins this result, or else kNoValue.
+/// The operand that is the initial value of this result of a loop, or kNoValue.
 ValueId carried(const Equation& equation, std::size_t result) {
   if (!equation.attributes.has("num_consts")) return ir::kNoValue;
   const std::size_t operand = at(equation.attributes.integer("num_consts")) + result;
   return operand < equation.operands.size() ? equation.operands[operand] : ir::kNoValue;
 }
 
-/// What an index out of range reads.
+/// The value that is read at an index out of range.
 std::vector<std::byte> filler_of(DType dtype) {
   return ops::dispatch(dtype, [](auto zero) {
     const auto value = kernels::filler<decltype(zero)>();
@@ -79,8 +79,8 @@ std::vector<std::byte> filler_of(DType dtype) {
   });
 }
 
-/// The start in each dimension, or kNoValue for 0, of an equation that names one part of an array.
-/// `first` is the operand that has the first index.
+/// The start in each dimension, or kNoValue for 0, of an equation that reads or writes one part of
+/// an array. `first` is the operand that has the first index.
 std::optional<std::vector<ValueId>> starts_of(const Function& function, const Equation& equation,
                                               std::size_t first) {
   const auto indices = equation.operands.begin() + static_cast<std::ptrdiff_t>(first);
@@ -242,7 +242,7 @@ Elements LoopBuilder::constant(const Equation& equation, const Type& type) {
   return are_alike ? Elements(at(num_elements(type.shape)), elements[0]) : elements;
 }
 
-// Of each operand a run of the dimension, for each index of the dimensions before it.
+// For each index of the dimensions before `dim`, takes each operand's run along `dim`.
 Elements LoopBuilder::concatenate(const Function& function, const Equation& equation) const {
   const auto dim = static_cast<std::ptrdiff_t>(equation.attributes.integer("dim"));
   const Shape& shape = function.type(equation.results[0]).shape;
@@ -274,8 +274,8 @@ Elements LoopBuilder::view(const Function& function, const Equation& equation) c
   return result;
 }
 
-// Few elements that lie in several places are computed one by one, and stay in registers of their
-// own.
+// A few elements that lie in several places are computed one by one, and stay in separate
+// registers.
 Elements LoopBuilder::map(const kernels::TileKernel* kernel, const std::vector<Elements>& operands,
                           const Type& type) {
   const std::size_t size = at(num_elements(type.shape));
@@ -307,7 +307,7 @@ Element LoopBuilder::map_element(const kernels::TileKernel* kernel,
   return {.reg = reg, .index = 0};
 }
 
-// Of few rows of floats along one dimension that is not the last: row after row.
+// For a few rows of floats, along one dimension that is not the last: row after row.
 std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
                                                  const Equation& equation) {
   constexpr std::int64_t kMostRows = 16;
@@ -337,8 +337,8 @@ std::optional<Elements> LoopBuilder::reduce_rows(const Function& function,
   return most;
 }
 
-// The terms of each grain, then the tree of the grains. What would be added to nothing is left out:
-// it would change but the sign of a sum of -0.0, which the last addition of +0.0 does.
+// Adds the terms of each grain, then the tree of the grains. Additions to an initial +0.0 are left
+// out: they would only change the sign of a sum of -0.0, which the last addition of +0.0 does too.
 Elements LoopBuilder::sum_of(std::vector<Elements> terms, const std::vector<std::int64_t>& cuts,
                              const Type& type) {
   const kernels::TileKernel* kernel = kernels::find_tile_kernel("add", type.dtype);
@@ -411,8 +411,8 @@ void LoopBuilder::add_starts(const std::vector<ValueId>& starts, LoopProgram::Pa
   }
 }
 
-// The step is the next one. It may still read the version before a write that it does not depend
-// on, which then waits for it.
+// `step` is the next step. It may still read the version before a write that it does not depend on;
+// that write then waits for it.
 bool LoopBuilder::read_array(const LoopValue& value, Step& step) {
   Array& array = arrays_.at(value.array);
   if (value.version > 0) step.after.push_back(array.writers[at(value.version - 1)]);
@@ -427,7 +427,7 @@ bool LoopBuilder::read_array(const LoopValue& value, Step& step) {
 }
 
 bool LoopBuilder::depends_on(const Step& step, std::size_t earlier) const {
-  std::map<int, std::size_t> writers;  // of registers that are not in place
+  std::map<int, std::size_t> writers;  // per register that is not in place
   for (std::size_t s = 0; s < steps_->size(); ++s) {
     for (const int reg : (*steps_)[s].outputs) {
       if (!arrays_.contains(reg)) writers[reg] = s;
@@ -531,7 +531,7 @@ Elements LoopBuilder::from_memory(int reg, DType dtype) {
   return halves_.widened(elements_of(reg), dtype, *steps_);
 }
 
-/// The elements of a value that is no array.
+/// The elements of a value that is not an array.
 Elements LoopBuilder::for_memory(const Function& function, ValueId id) {
   return halves_.narrowed(values_[id].elements, function.type(id).dtype, *steps_);
 }
@@ -548,7 +548,8 @@ int LoopBuilder::as_register(const Elements& elements) {
   return gather(is_alike(elements) ? Elements{elements[0]} : elements);
 }
 
-/// The register that has just these elements, or the one that they all are; -1 if there is none.
+/// The register that has exactly these elements, or the register of one element that all of them
+/// are; -1 if there is none.
 int LoopBuilder::register_of(const Elements& elements) const {
   const int reg = elements[0].reg;
   const std::int64_t size = program_.registers[at(reg)].size;

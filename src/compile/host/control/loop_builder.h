@@ -15,14 +15,15 @@ namespace tessera::compile::host {
 /// Whether registers of a loop program can hold the value.
 bool is_small(const Function& function, ValueId id);
 
-/// A value of a body: elements, or an array that is in place.
+/// A value of a body: elements, or an array that is read and written in place.
 struct LoopValue {
   kernels::LoopProgram::Elements elements = {};
   int array = -1;   // its register
-  int version = 0;  // how many times it was written
+  int version = 0;  // how many times it had been written
 };
 
-/// Whether a carry is best held in place: it is large, or equations only read and write parts.
+/// Whether a carry is best held in place: it is large, or equations only read and write parts of
+/// it.
 bool is_held_in_place(const Function& body, ValueId carry);
 
 /// Adds the equations of bodies to a program. Moves of elements only rename them.
@@ -34,7 +35,7 @@ class LoopBuilder {
   LoopBuilder(const LowerContext& context, kernels::LoopProgram& program)
       : context_(context), program_(program), halves_(program) {}
 
-  /// A register of its own for a value that a load or a carry fills.
+  /// A separate register for a value that a load or a carry fills.
   LoopValue add_register(const Type& type, bool is_in_place, bool is_carry);
   /// Returns the values of the outputs; nullopt if a loop program cannot compute an equation or
   /// hold a value.
@@ -44,7 +45,7 @@ class LoopBuilder {
   bool is_last(const LoopValue& value, int array) const {
     return value.array == array && value.version == arrays_.at(array).version;
   }
-  /// A register with these elements; one that stands for all if they are alike.
+  /// A register with these elements; a register with one element if they are all the same.
   int as_register(const Elements& elements);
   /// As for Kernel::scratch_bytes(): what the kernels of calls need.
   std::int64_t thread_scratch_bytes() const { return thread_scratch_bytes_; }
@@ -55,7 +56,7 @@ class LoopBuilder {
 
   /// The steps that have read and written an array in place.
   struct Array {
-    bool is_carry = false;  // others are never written
+    bool is_carry = false;  // arrays that are not carries are never written
     int version = 0;
     std::vector<std::size_t> writers = {};  // of versions 1, 2, ...
     std::vector<std::size_t> readers = {};  // of the last version
@@ -96,7 +97,7 @@ class LoopBuilder {
   const LowerContext& context_;
   kernels::LoopProgram& program_;
   HalfRegisters halves_;
-  std::vector<LoopValue> values_;  // of the function that is added; halves are elements of f32
+  std::vector<LoopValue> values_;  // of the function being added; f16 and bf16 are f32 elements
   Steps* steps_ = nullptr;
   std::map<std::vector<std::pair<int, std::int64_t>>, int> gathered_;
   std::map<int, Array> arrays_;

@@ -80,7 +80,7 @@ class Copies {
     bytes_ += bytes;
   }
 
-  static constexpr std::int64_t kShortBytes = 10'000;  // to share them takes longer
+  static constexpr std::int64_t kShortBytes = 10'000;  // sharing them between threads takes longer
 
   int num_workers_;
   std::int64_t bytes_ = 0;
@@ -108,7 +108,7 @@ class ControlTask {
     }
   }
 
-  /// The tiles of an operand or a result; `stride` has the bytes of a slice per tile.
+  /// The tiles of an operand or a result. `stride`: per tile, the bytes of a slice.
   Tiles operand(std::size_t i, const std::vector<std::int64_t>& stride = {}) const {
     return tiles(operands_[i], equation_.operands[i], stride);
   }
@@ -368,8 +368,8 @@ std::vector<TileTask> lower_while(const LowerContext& context, const Equation& e
 /// The branches of a cond, compiled.
 struct LoweredBranches {
   std::vector<std::shared_ptr<const run::Executable>> executables;
-  /// Per result: the operand that it may share memory with, since every branch that reads it
-  /// overwrites or returns it; -1 if none.
+  /// Per result: the operand that it may share memory with, because every branch that reads the
+  /// operand overwrites or returns it; -1 if none.
   std::vector<int> shares;
 };
 
@@ -413,7 +413,7 @@ LoweredBranches lower_branches(const LowerContext& context, const Equation& equa
   }
 }
 
-/// A result may take the memory of an operand, if no branch reads the operand after it has written
+/// A result may take the memory of an operand if no branch reads the operand after it has written
 /// the result. If the operand is needed elsewhere, both have their own memory.
 std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& equation) {
   require(is_replicated(context.function().sharding(equation.operands[0])),
@@ -451,7 +451,7 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
 }
 
 /// One run of the body. A result that shares the memory of an operand is computed in place. If the
-/// operand is still needed elsewhere, it is copied there first.
+/// operand is still needed elsewhere, it is first copied to the memory of the result.
 std::vector<TileTask> lower_task(const LowerContext& context, const Equation& equation) {
   const Function& body = equation.attributes.body("body");
   const ir::Ints& shares = equation.attributes.ints("shares");

@@ -22,7 +22,7 @@ std::optional<std::size_t> place_of(const std::vector<ValueId>& list, ValueId id
   return static_cast<std::size_t>(found - list.begin());
 }
 
-/// Finds the input that is updated step by step until it is a given value.
+/// Finds the input from which a value results by a chain of updates.
 class Updates {
  public:
   explicit Updates(const Function& function)
@@ -32,7 +32,7 @@ class Updates {
     }
   }
 
-  /// The first operand of an op that updates an array is that array, so first ones are followed
+  /// The first operand of an op that updates an array is that array, so first operands are followed
   /// first.
   std::optional<std::size_t> input_behind(ValueId value) const {
     std::vector<bool> is_seen(function_.values.size(), false);
@@ -51,7 +51,7 @@ class Updates {
   }
 
  private:
-  /// The operands that the result may be an update of.
+  /// The operands of which the result may be an update.
   static std::vector<ValueId> updated_by(const Equation& equation, ValueId result) {
     const auto flow = ir::body_flow(equation);
     const std::size_t i = *place_of(equation.results, result);

@@ -8,7 +8,8 @@
 namespace tessera::compile::host {
 
 /// Per result of a cond in `function`: an operand of the same type and sharding that a branch
-/// returns, or else makes the result from; -1 if there is none. No operand is named twice.
+/// returns or, failing that, computes the result from; -1 if there is none. No operand is named
+/// twice.
 std::vector<int> overwritten_operands(const ir::Function& function, const ir::Equation& cond);
 
 }  // namespace tessera::compile::host

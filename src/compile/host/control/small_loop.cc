@@ -38,7 +38,7 @@ class LoopKernel final : public run::Kernel {
 
 constexpr std::size_t kMostBranchEquations = 40;
 
-/// Whether all branches may be computed, whichever is wanted.
+/// Whether all branches are cheap enough to compute whichever one is chosen.
 bool is_cheap(const Equation& cond) {
   std::size_t count = 0;
   for (const Function* branch : ir::bodies_of(cond)) {
@@ -56,7 +56,7 @@ bool is_cheap(const Equation& cond) {
   return count <= kMostBranchEquations;
 }
 
-/// The results of all branches, of which one is chosen.
+/// Computes all branches and selects the results of one.
 std::vector<ValueId> select_branch(ir::Builder& b, const Equation& cond) {
   const std::vector<const Function*> branches = ir::bodies_of(cond);
   const std::vector<ValueId> arguments(cond.operands.begin() + 1, cond.operands.end());
@@ -73,7 +73,7 @@ std::vector<ValueId> select_branch(ir::Builder& b, const Equation& cond) {
   return chosen;
 }
 
-/// The function with cheap branches as selects.
+/// The function with cheap branches turned into selects.
 Function with_selects(const Function& function) {
   Function made = ir::empty_like(function);
   ir::Builder b(made);
@@ -175,7 +175,8 @@ class LoopLowering {
   LoopBuilder builder_;
 };
 
-/// Carries are written after all operands are read, and slices after those of the same round.
+/// Carries are written after all operands have been read, and slices after the operand slices of
+/// the same round have been read.
 void find_shared_memory(const Function& function, const Equation& equation, const Loop& loop,
                         TileTask& task) {
   for (std::size_t i = 0; i < equation.results.size(); ++i) {

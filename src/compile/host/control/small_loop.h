@@ -1,4 +1,4 @@
-// Loops over few values as programs of their own.
+// Small loops, which become kernels that run a loop program.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace tessera::compile::host {
 
-/// The task of a scan or a while loop all of whose values are whole and have few elements, and that
-/// only computes elementwise or moves elements. nullopt for other loops.
+/// The task of a scan or a while loop in which all values are whole and have few elements, and
+/// which only computes elementwise or moves elements. nullopt for other loops.
 std::optional<TileTask> lower_small_loop(const LowerContext& context, const Equation& equation);
 
 }  // namespace tessera::compile::host

@@ -1,4 +1,4 @@
-// Loops over few values as programs of their own, against the same rounds one after the other.
+// Compares small loops, which are loop programs, with the same rounds run one after the other.
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
@@ -37,7 +37,7 @@ class RandomBody {
     for (std::int64_t i = 0; i < count; ++i) values_.push_back(computed(any()));
   }
 
-  /// A value of this type, mostly one of the last.
+  /// A value of this type, usually one of the last ones.
   ValueId of_type(const Type& type) {
     std::vector<ValueId> found;
     for (const ValueId id : values_) {
@@ -56,7 +56,7 @@ class RandomBody {
     return random_.chance(50) ? moved(x) : computed(x);
   }
 
-  /// Ops whose kernels are called.
+  /// Ops that a loop program computes by calling their kernels.
   ValueId called(ValueId x) {
     if (is_half(b_.type(x).dtype) && random_.chance(50)) x = ops::convert(b_, x, DType::f32);
     const Type type = b_.type(x);
@@ -268,7 +268,7 @@ class RandomArray {
   bool has_read_old_ = false;
 };
 
-/// A loop in two forms.
+/// The same loop in two forms.
 struct Loops {
   Function loop;
   Function rounds;
@@ -308,7 +308,7 @@ struct RandomLoop {
     if (has_large) read_large(b, values, inputs[0]);
     values.grow(random.between(0, 25));
     RandomArray array(b, random, values, last);
-    if (has_large && random.chance(10)) {  // a copy of a constant, which no program holds
+    if (has_large && random.chance(10)) {  // a copy of a constant, too large for a loop program
       const ValueId i = values.of_type({DType::i32, {}});
       const ValueId part = values.of_type({types[0].dtype, {2, 2}});
       const ValueId copy = ops::dynamic_update_slice(b, inputs[0], part, {i, i});
@@ -457,7 +457,8 @@ bool are_loops_kernels(const Function& function) {
                               [](const run::Task& task) { return task.control != nullptr; });
 }
 
-/// Whole operands and results do not make a small loop if devices share the work of its body.
+/// A loop with whole operands and results is not a small loop if devices share the work of its
+/// body.
 TEST(SmallLoop, DevicesShareTheWorkOfABody) {
   const Function f = parsed("data=2", R"((%0: f32[4]<{}>, %1: f32[3,6]<{},{}>) {
   %2: f32[4]<{}>, %3: f32[3,4]<{},{}> = scan[body={(%0: f32[4]<{}>, %1: f32[6]<{}>) {

@@ -9,7 +9,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// A table [outer, rows, inner] of which this tile has `rows`, and indices and elements
+/// A table [outer, rows, inner], of which this tile has the rows `rows`, and indices and elements
 /// [outer, count, inner].
 struct LineProblem {
   std::int64_t outer;
@@ -18,11 +18,11 @@ struct LineProblem {
   std::int64_t inner;
 };
 
-/// Of so many columns of a table, a few thousand rows stay in L2.
+/// With this many columns of a table, a few thousand rows stay in L2.
 constexpr std::int64_t kMostColumns = 64;
 
-/// Calls visit(j, the index, the place in the table of [rows, inner] or -1) for indices that follow
-/// each other: those of one column, or if there are several, one of each column.
+/// Calls visit(j, the index, its place in the table [rows, inner] or -1) for a sequence of indices:
+/// those of one column or, if there are several columns, one of each column.
 template <bool kIsColumn, typename Visit>
 void visit_places(kernels::HeldRows rows, std::int64_t inner, std::span<const std::int32_t> indices,
                   Visit visit) {
@@ -88,7 +88,7 @@ std::vector<TileTask> lower_gather_along(const LowerContext& context, const Equa
   });
 }
 
-/// What one thread sums: some columns, of a range of the rows of one table of [rows, inner].
+/// What one thread sums: some columns in a range of the rows of one table [rows, inner].
 struct Sums {
   kernels::HeldRows rows;
   std::int64_t inner;
@@ -125,8 +125,8 @@ void sum_lines(const Sums& sums, std::int64_t count, const std::int32_t* indices
   }
 }
 
-/// How the sums of a tile are divided: `blocks` of columns, and `cuts` ranges of rows where threads
-/// would have nothing to do otherwise, as each range reads all indices.
+/// How the sums of a tile are divided: into `blocks` of columns, and into `cuts` ranges of rows.
+/// Each range of rows reads all indices, so rows are cut only if threads would otherwise be idle.
 struct Division {
   LineProblem problem;
   std::int64_t blocks;

@@ -11,8 +11,8 @@ namespace {
 
 using kernels::AttentionProblem;
 
-/// Ranges of queries or keys that are worked on at once: long enough to pay for what is packed, and
-/// short enough for the caches.
+/// The lengths of ranges of queries or keys that are worked on at once: long enough to pay for
+/// packing, and short enough for the caches.
 constexpr std::int64_t kForwardQueries = 256;
 constexpr std::int64_t kBackwardRange = 512;
 constexpr std::int64_t kLeastRange = 64;
@@ -92,7 +92,7 @@ class AttentionKernel : public run::Kernel {
 
  protected:
   std::int64_t num_heads() const { return problem_.batch * problem_.heads; }
-  /// To be called once the number of pieces is known.
+  /// Must be called once the number of pieces is known.
   void set_pieces(std::int64_t count, std::int64_t scratch_bytes) {
     constexpr std::int64_t kMinPartFlops = std::int64_t{128} * 1024;
     num_pieces_ = count;
@@ -111,7 +111,7 @@ class AttentionKernel : public run::Kernel {
   int num_parts_ = 1;
 };
 
-/// The operands in `buffers`, whose optional ones come behind the first `first`.
+/// The operands in `buffers`. The optional ones come after the first `first`.
 kernels::AttentionOperands operands_of(std::span<std::byte* const> buffers,
                                        const ops::AttentionOperands& more) {
   kernels::AttentionOperands operands{.q = buffers[0], .k = buffers[1], .v = buffers[2]};
@@ -151,9 +151,9 @@ class ForwardKernel final : public AttentionKernel {
   std::int64_t ranges_;
 };
 
-/// A part of the keys of a tile, and the queries that attend to it.
+/// A part of a tile's keys, and the queries that attend to it.
 struct KeyPart {
-  AttentionProblem problem;  // with the place of these keys in the whole sequence
+  AttentionProblem problem;  // includes the place of these keys in the whole sequence
   PositionRange queries;     // of the tile
   PositionRange leaves;
   std::int64_t result;  // the first element of its partial results
@@ -215,7 +215,7 @@ std::vector<KeyPart> parts_of(const AttentionProblem& tile, const ops::Attention
                  .result = parts.is_paired() ? 0 : i * results};
     part.problem.first_key = (source - i) * keys;
     if (parts.is_paired()) {
-      // The bias has all keys.
+      // The bias covers all keys.
       for (std::int64_t& batch : part.problem.bias.batches) {
         batch += part.problem.first_key * part.problem.bias.key;
       }
@@ -225,7 +225,7 @@ std::vector<KeyPart> parts_of(const AttentionProblem& tile, const ops::Attention
   return all;
 }
 
-/// Which results a derivative has, as numbers of buffers behind the operands; -1 for none.
+/// Which results a derivative has, as numbers of buffers after the operands; -1 for none.
 struct GradientBuffers {
   int q = -1, k = -1, v = -1, scores = -1;
 };
@@ -247,7 +247,7 @@ class BackwardKernel final : public AttentionKernel {
         wanted_(wanted),
         results_(results) {
     const bool is_split = wanted.q < 0 || wanted.k < 0;
-    // Heads share nothing; if there are enough, each computes its scores once.
+    // Heads share nothing. If there are enough of them, each computes its scores only once.
     is_joint_ = !is_split && (num_workers == 1 || num_heads() >= 2 * num_workers);
     if (wanted.k < 0 || (!is_split && !is_joint_)) {
       query_ranges_ = num_ranges(problem_.queries, kBackwardRange, num_heads(), num_workers);
@@ -338,7 +338,7 @@ std::vector<TileTask> attention_tasks(const LowerContext& context, const Equatio
   return tasks;
 }
 
-/// How many of all pairs of queries and keys see each other, of this tile; an estimate.
+/// The flops of this tile, from an estimate of how many pairs of queries and keys see each other.
 std::int64_t flops_of(const AttentionProblem& p, std::int64_t of_depth,
                       std::int64_t of_value_depth) {
   std::int64_t pairs = 0;
@@ -350,7 +350,7 @@ std::int64_t flops_of(const AttentionProblem& p, std::int64_t of_depth,
   return 2 * p.batch * p.heads * pairs * (of_depth * p.depth + of_value_depth * p.value_depth);
 }
 
-/// The problem of the keys and queries of one part alone.
+/// The problem with only the keys and queries of one part.
 AttentionProblem seen_by(const KeyPart& part) {
   AttentionProblem problem = part.problem;
   const std::int64_t leaves = num_key_leaves(problem.all_keys);

@@ -9,9 +9,9 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Threads share the pieces of a tile. `pieces` gets, for T = float or double, what `make_plan`
-/// made and the shape of the tile. `transform` gets the same, the buffers, the first piece and the
-/// end, and the scale.
+/// Threads share the pieces of a tile. For T = float or double, `pieces` gets the plan from
+/// `make_plan` and the shape of the tile. `transform` gets these too, and the buffers, the first
+/// piece and the end, and the scale.
 template <typename MakePlan, typename Pieces, typename Transform>
 std::vector<TileTask> lower_pieces_of(const LowerContext& context, const Equation& equation,
                                       std::int64_t length, MakePlan make_plan, Pieces pieces,
@@ -37,7 +37,7 @@ constexpr auto kNumRows = [](const auto& /*plan*/, const Shape& box) {
   return product(box.begin(), box.end() - 1);
 };
 
-/// The parts from element `at` on, in two buffers.
+/// The real and imaginary parts from element `at` on, in two buffers.
 template <typename T>
 kernels::Parts<T> parts_at(std::span<std::byte* const> buffers, std::size_t first,
                            std::int64_t at) {
@@ -62,7 +62,8 @@ std::vector<TileTask> lower_rows_of_fft(const LowerContext& context, const Equat
       });
 }
 
-/// Columns of the matrices that the dimension and those behind it are, a strip of them at a time.
+/// The dimension and those after it form matrices; transforms their columns, a strip of them at a
+/// time.
 std::vector<TileTask> lower_fft(const LowerContext& context, const Equation& equation) {
   const Shape& shape = context.function().type(equation.operands[0]).shape;
   const std::int64_t dim = equation.attributes.integer("dim");

@@ -1,4 +1,4 @@
-// The sizes of ops that name rows by arrays of indices.
+// The sizes of ops that select rows by arrays of indices.
 #pragma once
 
 #include "compile/host/dense_tasks.h"

@@ -9,7 +9,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// What a kernel of one matrix reads and writes: operands, then results.
+/// What a kernel reads and writes for one matrix: operands, then results.
 template <typename T>
 struct MatrixBuffers {
   std::span<std::byte* const> buffers;
@@ -62,7 +62,7 @@ std::vector<TileTask> lower_pieces(const LowerContext& context, const Equation& 
   });
 }
 
-/// The same for matrices that are computed as a whole.
+/// The same for matrices that are computed in one piece.
 template <typename Compute>
 std::vector<TileTask> lower_matrices(const LowerContext& context, const Equation& equation,
                                      Compute compute) {
@@ -89,7 +89,8 @@ std::vector<TileTask> lower_triangular_solve(const LowerContext& context,
       .transpose_a = equation.attributes.get<bool>("transpose_a"),
       .unit_diagonal = equation.attributes.get<bool>("unit_diagonal")};
   const kernels::MatrixSize size = size_of(context, equation.operands[1]);
-  // Threads share the right-hand sides. Each may copy the matrix, so they get many at once.
+  // Threads share the right-hand sides. Each thread may copy the matrix, so it gets many sides at
+  // once.
   constexpr std::int64_t kSidesOfPiece = 128;
   const std::int64_t sides = form.left_side ? size.cols : size.rows;
   const std::int64_t pieces =

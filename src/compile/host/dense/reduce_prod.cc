@@ -12,9 +12,9 @@ namespace tessera::compile::host {
 namespace {
 
 constexpr std::size_t kMostColumns = 128;
-constexpr std::size_t kLines = 8;  // products that are made at once, as one waits for its factors
+constexpr std::size_t kLines = 8;  // products at once, since the steps of one wait for each other
 
-/// How many results, up to kMostColumns, have terms next to each other.
+/// How many results, up to kMostColumns, have adjacent terms.
 std::size_t num_columns(std::span<const std::int64_t> kept) {
   std::size_t count = 1;
   while (count < std::min(kept.size(), kMostColumns) && kept[count] == kept[count - 1] + 1) ++count;
@@ -23,7 +23,7 @@ std::size_t num_columns(std::span<const std::int64_t> kept) {
 
 template <typename T>
 void multiply_columns(const T* from, std::size_t count, const OffsetTable& reduced, T* to) {
-  constexpr std::size_t kAtOnce = 16;  // a loop of known length is one of vectors
+  constexpr std::size_t kAtOnce = 16;  // a loop of known length is vectorised
   std::array<T, kMostColumns> products;
   products.fill(T{1});
   for (const std::int64_t offset : reduced) {
@@ -38,7 +38,7 @@ void multiply_columns(const T* from, std::size_t count, const OffsetTable& reduc
   std::copy_n(products.begin(), count, to);
 }
 
-/// Of kLines results.
+/// The products of kLines results.
 template <typename T>
 void multiply_lines(const T* from, const std::int64_t* kept, const OffsetTable& reduced, T* to) {
   std::array<const T*, kLines> lines;

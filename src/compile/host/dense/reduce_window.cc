@@ -23,7 +23,7 @@ ReduceKind kind_of(const Equation& equation) {
   return ops::is(equation, ops::reduce_window_max_op) ? ReduceKind::max : ReduceKind::min;
 }
 
-/// The padded array that the windows read, if its padding is left out.
+/// The equation that pads the array the windows read, if the padding is left out.
 const Equation* padding_of(const LowerContext& context, ValueId array) {
   if (!context.fusion().is_view[array]) return nullptr;
   const Equation& view = context.function().equations[context.fusion().definition[array]];
@@ -99,7 +99,7 @@ void fill_rows(const WindowRows& rows, T value, T* to) {
     std::fill_n(to + row * rows.result_step(), rows.columns, value);
 }
 
-/// `run(buffers, rows, from, to)` computes some rows of the result.
+/// `run(buffers, rows, from, to)` must compute some rows of the result.
 template <typename Run>
 std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, WindowWalk walk,
                                                  Run run) {
@@ -113,7 +113,7 @@ std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, Wi
       });
 }
 
-// f64 has no vector kernels. Its padding is never left out, so that a search lacks no element.
+// There are no vector kernels for f64. Its padding is never left out, so a search lacks no element.
 
 template <typename T>
 void find_rows(const WindowRows& rows, float fill, const T* from, const T* wanted,
@@ -143,7 +143,7 @@ void sum_taken_rows(const WindowRows& rows, const std::int32_t* taken, const T* 
   } else {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
       for (std::int64_t i = 0; i < rows.columns; ++i) {
-        // -0.0 changes no term; a missing one is +0.0.
+        // Adding to -0.0 changes no term; a missing term counts as +0.0.
         T sum = rows.missing >= 0 ? T{0} : -T{0};
         for (std::size_t k = 0; k < rows.offsets.size(); ++k) {
           const std::int64_t at = rows.offsets[k] + i;
@@ -189,7 +189,7 @@ class SpreadKernel {
   HeldWindows numbers_, values_;
 };
 
-/// Windows of padding only are like the padding.
+/// Windows that contain only padding give the padding.
 float identity_of(ReduceKind kind) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   if (kind == ReduceKind::sum) return 0;

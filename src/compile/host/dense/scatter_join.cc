@@ -15,7 +15,7 @@ class ScatterKernel final : public run::Kernel {
   ScatterKernel(kernels::ScatterProblem problem, int num_workers)
       : plan_(std::move(problem), num_workers) {}
   int num_parts() const override { return plan_.num_parts(); }
-  /// Of a buffer of the task, which all parts share.
+  /// The size of a buffer of the task that all parts share.
   std::int64_t shared_bytes() const { return plan_.scratch_bytes(); }
   std::int64_t scratch_bytes() const override { return plan_.thread_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {

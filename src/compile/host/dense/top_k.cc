@@ -9,7 +9,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// NaN comes first; among equal elements the lower index.
+/// NaN comes first; among equal elements, the lower index does.
 template <typename T>
 bool precedes(const T* line, std::int64_t step, std::int64_t i, std::int64_t j) {
   const T x = line[i * step];
@@ -20,8 +20,8 @@ bool precedes(const T* line, std::int64_t step, std::int64_t i, std::int64_t j) 
   return x == y ? i < j : x > y;
 }
 
-/// Fills `best` with the positions of as many elements of a line, in order. Most elements need one
-/// comparison, with the last of the best so far.
+/// Fills `best` with the positions of the first elements of a line in this order, as many as it
+/// holds. Most elements need one comparison, with the last of the best so far.
 template <typename T>
 void find_best(const T* line, std::int64_t step, std::int64_t size,
                std::vector<std::int32_t>& best) {

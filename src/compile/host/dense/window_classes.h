@@ -7,8 +7,8 @@
 
 namespace tessera::compile::host {
 
-/// One dimension of a tile: window p meets row (p * stride + q * dilation - low) / spread of the
-/// array with its element q. All of them count from the start of their tile.
+/// One dimension of a tile: element q of window p meets row (p * stride + q * dilation - low) /
+/// spread of the array. Windows and rows are counted from the start of their tile.
 struct SpaceDim {
   std::int64_t stride = 1, dilation = 1, spread = 1, low = 0;
   std::int64_t windows = 1, size = 1, rows = 1;
@@ -21,7 +21,7 @@ struct SpaceDim {
   }
 };
 
-/// Windows that meet rows with the same of their elements.
+/// Windows that meet rows with the same subset of their elements.
 struct WindowClass {
   std::vector<std::int64_t> windows;
   std::vector<std::int64_t> rows;      // per window: the row that its first element meets
@@ -29,8 +29,8 @@ struct WindowClass {
   std::vector<std::int64_t> steps;     // per element: how many rows after the first element
 };
 
-/// Without padding and spreading there is just one class. Otherwise the windows at the borders have
-/// their own, and those that differ in phase.
+/// Without padding and spreading there is just one class. Otherwise, windows at the borders and
+/// windows that differ in phase have classes of their own.
 std::vector<WindowClass> classes_of(const SpaceDim& dim);
 
 }  // namespace tessera::compile::host

@@ -1,5 +1,5 @@
-// Padded arrays that only kernels on windows read. They leave the padding out and read the array,
-// so that nothing is copied.
+// Padded arrays that only window kernels read. These kernels leave the padding out and read the
+// unpadded array, so that nothing is copied.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 
 namespace tessera::compile::host {
 
-/// The padded arrays of f32 that only such kernels read, with all readers.
+/// The padded f32 arrays that only such kernels read, with all their readers.
 std::map<ir::ValueId, std::vector<const ir::Equation*>> paddings_of_windows(
     const ir::Function& function);
-/// Whether the reader gives the same bits if it leaves out padding with this number.
+/// Whether the reader gives the same bits if it leaves out padding that has this value.
 bool may_leave_out(const ir::Equation& reader, double fill);
 
 }  // namespace tessera::compile::host

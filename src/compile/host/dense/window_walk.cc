@@ -7,7 +7,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Each result belongs to the element with its own index.
+/// Whether each result belongs to just the element with the same index.
 bool is_plain(const SpaceDim& dim) {
   return dim.size == 1 && dim.stride == 1 && dim.spread == 1 && dim.low == 0 &&
          dim.rows == dim.windows;
@@ -143,7 +143,7 @@ void WindowWalk::visit_line(const std::vector<Terms>& terms, std::int64_t from, 
 void WindowWalk::visit(std::int64_t first, std::int64_t end, const Visit& visit) const {
   const std::size_t last = dims_.size() - 1;
   std::vector<std::size_t> kinds(dims_.size());
-  std::map<std::vector<std::size_t>, std::vector<Terms>> known;  // for all classes of the last one
+  std::map<std::vector<std::size_t>, std::vector<Terms>> known;  // per classes of all but the last
   const bool is_line = last == 0;
   for (std::int64_t piece = is_line ? 0 : first; piece < (is_line ? 1 : end); ++piece) {
     std::int64_t from = 0, to = 0, rest = piece;

@@ -1,4 +1,4 @@
-// The rows of windows of a tile, for kernels that compute a row of results at a time.
+// Rows of windows of a tile, for kernels that compute a row of results at a time.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,17 @@
 
 namespace tessera::compile::host {
 
-/// How the results of a tile meet the elements of an operand's tile. Windows need not lie inside of
-/// it: which elements each of them lacks is part of its row.
+/// How the windows of a tile's results meet the elements of an operand's tile. Windows need not lie
+/// inside that tile: the row of a window says which elements it lacks.
 class WindowWalk {
  public:
-  /// One entry per dimension of both tiles, which are dense. An element between rows, because
-  /// `spread` skips it, is missing like one outside if `has_gaps`; otherwise it belongs to no
-  /// window.
+  /// One entry per dimension of both tiles, which are dense. An element that `spread` skips,
+  /// because it lies between rows, counts as missing, like one outside, if `has_gaps`; otherwise it
+  /// does not belong to the window.
   WindowWalk(std::vector<SpaceDim> dims, bool has_gaps);
 
-  /// Independent pieces of about equal work, and the elements that each of them meets.
+  /// The number of independent pieces of about equal work, and of the elements that each of them
+  /// meets.
   std::int64_t num_pieces() const { return pieces_; }
   std::int64_t terms_each() const;
 

@@ -63,7 +63,7 @@ std::int64_t bytes_of(const ExchangeRound& round, const ExchangePiece& piece) {
   return num_elements(piece.extents) * element_bytes(round);
 }
 
-/// The bytes of a message with this piece.
+/// The bytes of a message that holds this piece.
 std::span<std::byte> bytes_of(const ExchangeRound& round, const ExchangePiece& piece,
                               std::int64_t scratch, Buffers buffers) {
   std::byte* begin = scratch >= 0 ? buffers.back() + scratch : first_element(round, piece, buffers);
@@ -117,7 +117,7 @@ void run_plan(const kernels::CombinePlan& plan, const std::vector<std::byte*>& s
   for (int part = 0; part < plan.num_parts(); ++part) plan.run(sources, result, part);
 }
 
-/// Makes what is sent.
+/// Packs, or reduces, the pieces to be sent.
 void pack(const ExchangeRound& round, const std::vector<std::optional<kernels::CombinePlan>>& plans,
           Buffers buffers) {
   for (std::size_t i = 0; i < round.sends.size(); ++i) {

@@ -33,7 +33,7 @@ struct ExchangeSend {
 struct ExchangeReceive {
   int peer = 0;
   ExchangePiece piece;
-  bool is_kept = false;       // to be combined in this round, not for a buffer
+  bool is_kept = false;       // only combined in this round, not written to a buffer
   std::int64_t scratch = -1;  // as in ExchangeSend
 };
 
@@ -52,7 +52,7 @@ struct ExchangeCopy {
   ExchangePiece from, to;
 };
 
-/// All messages at once, then what is done with their contents.
+/// Messages that are exchanged all at once, and what is then done with their contents.
 struct ExchangeRound {
   DType dtype = DType::f32;
   kernels::ReduceKind kind = kernels::ReduceKind::sum;
@@ -91,7 +91,7 @@ class ExchangeKernel final : public run::Kernel {
   std::int64_t packing_bytes_ = 0;
 };
 
-/// Makes it the kernel of a task, whose buffers are already set.
+/// Makes `kernel` the kernel of a task whose buffers are already set.
 void set_kernel(TileTask& task, std::shared_ptr<const ExchangeKernel> kernel);
 
 }  // namespace tessera::compile::host

@@ -1,10 +1,10 @@
 // Collectives between processes, each of which holds the tiles of its devices. All processes derive
-// the same messages from the shardings; between two processes their order is fixed.
+// the same messages from the shardings. The order of the messages between two processes is fixed.
 //
 // A process receives the pieces of its result tiles that it does not hold. For a reduction, each
 // process first reduces the summands that it holds to the largest subtrees of the summation tree,
-// and sends those. In an all_reduce each process does the rest for a share of the elements and
-// sends the result to the others.
+// and sends those. In an all_reduce, each process then completes the reduction for a share of the
+// elements and sends the result to the others.
 
 #include <algorithm>
 #include <functional>
@@ -26,7 +26,7 @@ namespace {
 using Strides = std::vector<std::int64_t>;
 using Holder = Holders::Holder;
 
-/// The most pieces of source tiles of which a result tile consists.
+/// The largest number of pieces of source tiles of which a result tile consists.
 std::int64_t num_sources(const Layout& from, const Layout& to, const std::vector<MovedBox>& moved) {
   std::int64_t most = 1;
   for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
@@ -60,27 +60,27 @@ class Exchange {
   bool sends_whole_sums(std::size_t i) const;
 
  private:
-  /// A tile of an operand, maybe read through views.
+  /// A tile of an operand, possibly read through views.
   struct Source {
     StridedTile strided = {};
     std::uint32_t buffer = 0;
   };
-  /// Operand `i` and its result, on the way through add_*.
+  /// An operand and its result, as passed to the add_* functions.
   struct Pair {
     std::size_t number;
     const Layout& from;
     const Layout& to;
     Holders holds_from, holds_to;
     DType dtype;
-    std::int64_t most;            // elements of a message
+    std::int64_t most;            // the most elements of a message
     std::vector<Source> sources;  // own tiles of the operand
     std::uint32_t write = 0;      // buffer of the first own tile of the result
   };
-  /// The order of rounds: the number of the pair, that of the tile among those of its process, that
-  /// of the piece. It is the same for both ends of each message, so that no process waits for one
-  /// that waits for it.
+  /// The order of rounds: by the number of the pair, then of the tile among those of its process,
+  /// then of the piece. Both ends of each message have the same order, so that two processes never
+  /// wait for each other.
   using RoundKey = std::tuple<std::size_t, std::int64_t, std::size_t>;
-  /// Gives the piece of an own tile of the operand.
+  /// Returns the piece of a tile of the operand that this process holds.
   using PieceOf = std::function<ExchangePiece(std::int64_t tile)>;
 
   Pair pair_of(std::size_t i) const;
@@ -130,7 +130,7 @@ ExchangeRound& Exchange::round(const Pair& pair, const RoundKey& key) {
   return place->second;
 }
 
-/// A part of an own tile of the operand, in global indices.
+/// A part, in global indices, of a tile of the operand that this process holds.
 ExchangePiece Exchange::source_piece(const Pair& pair, std::int64_t tile, const Box& part) const {
   const std::int64_t place = pair.holds_from.place(own_, tile);
   const Source& source = pair.sources[static_cast<std::size_t>(place)];
@@ -253,7 +253,7 @@ bool Exchange::is_shared(const Pair& pair, std::int64_t tile, const Holder& read
          });
 }
 
-/// Whether a device of the process differs from one of this process along these atoms only.
+/// Whether a device of the process differs from a device of this process only along these atoms.
 bool Exchange::is_neighbour(const AtomList& resolved, std::int64_t process) const {
   const auto differs = [&](const AtomDigits& a, const AtomDigits& b) {
     for (std::size_t atom = 0; atom < a.size(); ++atom) {
@@ -455,7 +455,8 @@ bool Exchange::crosses() const {
   return false;
 }
 
-/// A reduction is named after what made the value partial, others after what needs the result.
+/// A reduction is named after the equation that made the value partial; other collectives are named
+/// after the equation that needs the result.
 run::CollectiveLabel Exchange::label() const {
   const Function& f = context_.function();
   run::CollectiveLabel label{
@@ -544,7 +545,7 @@ bool Exchange::sends_whole_sums(std::size_t i) const {
 }  // namespace
 
 bool sends_whole_sums(const LowerContext& context, const Equation& equation, std::size_t i) {
-  // A single device has nothing to add up.
+  // A process with a single device has nothing to add up.
   if (context.blocks().devices_per_block() == 1) return false;
   return Exchange(context, equation).sends_whole_sums(i);
 }

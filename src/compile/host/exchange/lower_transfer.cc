@@ -11,7 +11,7 @@ namespace {
 
 struct Partner {
   int rank;
-  bool receives;  // what this process sends
+  bool receives;  // otherwise this process sends
   std::int64_t message_bytes;
 };
 

@@ -1,5 +1,6 @@
-// Collectives of programs that are compiled to be looked at: what they read, write and move, but no
-// messages. So the time to compile such a program does not grow with the number of devices.
+// Collectives of programs that are compiled only to be inspected: what they read, write and move,
+// but no messages. Thus the time to compile such a program does not grow with the number of
+// devices.
 
 #include "compile/host/lower.h"
 #include "ops/ops.h"
@@ -8,7 +9,8 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// How many shards a result tile, or an operand tile of an all_to_all, is exchanged with.
+/// The number of shards with which a result tile, or an operand tile of an all_to_all, is
+/// exchanged.
 std::int64_t num_partners(const LowerContext& context, const Equation& equation, std::size_t i) {
   const Layout& from = context.layout(equation.operands[i]);
   const Layout& to = context.layout(equation.results[i]);

@@ -17,7 +17,7 @@ struct Subtree {
 struct Summands {
   std::vector<std::int64_t> tiles;
   std::vector<std::int64_t> processes;  // per tile
-  /// Whether the first tile of each subtree of this process has its sum already.
+  /// Whether the first tile of each subtree of this process already holds the sum of the subtree.
   bool are_summed = false;
   friend bool operator==(const Summands&, const Summands&) = default;
 

@@ -58,7 +58,7 @@ class GroupPass {
  private:
   struct Dependencies {
     std::vector<std::size_t>
-        direct;  // nodes that define an operand, or one element for a row of it
+        direct;  // nodes that define an operand, or define one element per row of it
     std::vector<std::size_t> viewed;  // nodes whose results are read at other indices
   };
 
@@ -121,7 +121,7 @@ class GroupPass {
     join_readers(index);
   }
 
-  /// Whether all threads can share a sum of columns: each takes whole grains.
+  /// Whether a sum of columns has work for all threads, each of which takes whole grains.
   bool has_work_for_all(const Equation& equation) const {
     Shape reduced = f_.type(equation.operands[0]).shape;
     const std::size_t num_rows = reduced.size() - 1;
@@ -132,7 +132,7 @@ class GroupPass {
     return grains >= num_workers_;
   }
 
-  /// Sums of columns join what reads the same stored values, so that these are read once.
+  /// Sums of columns join nodes that read the same stored values, so that these are read once.
   void join_readers(std::size_t index) {
     const Equation& equation = f_.equations[index];
     for (ValueId id : equation.operands) {
@@ -165,7 +165,7 @@ class GroupPass {
   const std::vector<int>& phases_;  // per equation, or empty
   int num_workers_;
   NodeGraph graph_;              // a node is named by one of its equations
-  std::vector<Node> nodes_;      // empty when merged into another
+  std::vector<Node> nodes_;      // empty once merged into another
   std::vector<bool> generates_;  // per node: an equation makes elements from their indices
   std::map<ValueId, std::size_t> readers_;  // of a value: the last equation of a region
 };

@@ -52,7 +52,7 @@ class ViewPass {
   void run() {
     for (const Equation& equation : f_.equations) {
       if (transfers_move_ && ops::is_transfer(equation)) {
-        // Both ends do so, whatever they know about the operand.
+        // Both ends of the transfer do this, whatever they know about the operand.
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
       } else if (ops::is_view(equation)) {
         visit_view(equation);
@@ -129,17 +129,17 @@ class ReadingPass {
     for (ValueId id = 0; id < f_.values.size(); ++id) {
       fusion_.readings[id] = {.base = id, .kind = Reading::Kind::same};
       fusion_.spaces[id] = number_of(space_of(in_memory(id)));
-      // Tiles that are windows are unlike those of any other value.
+      // Tiles that are windows do not match the tiles of any other value.
       if (!f_.sharding(id).windows.empty()) fusion_.spaces[id] = number_of_its_own();
     }
     for (const Equation& equation : f_.equations) {
-      // No region may read it as its own rows, although the shapes may be equal.
+      // No region may read the result as its own rows, even if the shapes are equal.
       if (is_column_sum(f_, equation)) fusion_.spaces[equation.results[0]] = number_of_its_own();
     }
     for (const Equation& equation : f_.equations) {
       if (fusion_.is_view[equation.results[0]]) visit(equation);
     }
-    // Spaces of rows have rows too, so the list grows while it is read.
+    // Spaces of rows have rows themselves, so the list grows during the loop.
     for (std::size_t i = 0; i < spaces_.size(); ++i) {
       fusion_.rows_of.push_back(number_of_rows(spaces_[i]));
     }
@@ -229,7 +229,7 @@ class ReadingPass {
   Fusion& fusion_;
   std::map<Space, int> numbers_;
   std::vector<Space> spaces_;
-  std::vector<std::vector<std::int64_t>> strides_;  // of views in their base
+  std::vector<std::vector<std::int64_t>> strides_;  // of views, in their base
 };
 
 }  // namespace
@@ -286,7 +286,7 @@ bool is_column_sum(const Function& function, const Equation& equation) {
   const bool is_over_last = sums_all(function, equation);
   const auto num_dims = static_cast<std::size_t>(is_over_last ? last + 1 : last);
   if (equation.attributes.ints("dims") != ops::dims_from(0, num_dims)) return false;
-  // Every tile of the operand must have a tile of the result of its own.
+  // Every tile of the operand must have its own tile of the result.
   const Sharding& sharding = function.sharding(from);
   const Sharding& result = function.sharding(equation.results[0]);
   std::vector<AtomId> summed(sharding.partial.begin(), sharding.partial.end());

@@ -14,7 +14,7 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-/// The most work for each element that is repeated.
+/// The most work per element that may be repeated.
 constexpr double kMostFlops = 2;
 constexpr std::size_t kMostEquations = 6;
 /// Larger regions would hardly get faster.
@@ -41,7 +41,7 @@ class Repetition {
  private:
   static constexpr std::size_t kNoNode = ~std::size_t{0};
 
-  /// What it takes to compute a value.
+  /// What is needed to compute a value.
   struct Recipe {
     std::set<std::size_t> equations;
     std::set<ValueId> reads;  // stored values with an element for each index of the region
@@ -77,7 +77,8 @@ class Repetition {
     return (*equation.op->cost)(equation.attributes, operands, {result}) / count;
   }
 
-  /// Adds what computes the result of an equation of `node`. Returns false if that is too much.
+  /// Adds everything that computes the result of an equation of `node`. Returns false if that is
+  /// too much.
   bool add_to(Recipe& recipe, const Node& node, std::size_t index) const {
     const Equation& equation = f_.equations[index];
     const bool is_elementwise = *equation.op->pattern == ops::Pattern::elementwise;

@@ -6,8 +6,9 @@
 
 namespace tessera::compile::host {
 
-/// Frees values of the memory that they need: where only regions read a value, and it takes a few
-/// cheap ops to compute it from stored values, each of them does so. Never reads more bytes.
+/// Saves the memory of values that are cheap to recompute: if only regions read a value and a few
+/// cheap ops compute it from stored values, each of these regions computes it. Never makes a region
+/// read more bytes.
 void repeat_cheap_values(const ir::Function& function, Fusion& fusion);
 
 }  // namespace tessera::compile::host

@@ -53,7 +53,7 @@ class Accounts {
  private:
   static constexpr std::size_t kNever = ~std::size_t{0};
 
-  /// Which value owns the bytes of a value in its group. Transfers make new bytes.
+  /// The value that owns the bytes of the result in its group. Transfers make new bytes.
   ValueId base_of(const Equation& equation) const {
     const ValueId result = equation.results[0];
     const bool is_view = ops::is_view(equation) || ops::is(equation, ops::pad_op);
@@ -76,7 +76,7 @@ class Accounts {
     }
   }
 
-  /// Of one device.
+  /// The bytes of one device.
   std::int64_t bytes_of(ValueId id) const {
     std::int64_t most = 0;
     for (const std::int64_t tile : program_.tiles(id)) {
@@ -164,7 +164,7 @@ class Accounts {
   const std::vector<run::Port>& outputs_;
   std::vector<run::HeldBytes>& held_;
   std::size_t groups_;
-  std::vector<const HostInstruction*> instruction_of_;  // per value: that writes it
+  std::vector<const HostInstruction*> instruction_of_;  // per value: the one that writes it
   std::vector<ValueId> base_;                           // per value
   std::vector<std::vector<std::size_t>> last_;     // per group and base: the last equation to read
   std::vector<std::vector<std::int64_t>> change_;  // per group and equation

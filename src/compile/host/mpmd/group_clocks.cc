@@ -19,7 +19,7 @@ bool communicates(const HostInstruction& instruction) {
 
 GroupClocks::GroupClocks(const HostProgram& program) {
   if (program.groups.count == 0) return;
-  const std::size_t num_chains = at(program.groups.count) + 1;  // transfers have one
+  const std::size_t num_chains = at(program.groups.count) + 1;  // one chain is for transfers
   std::vector<std::size_t> writer(program.function->values.size(), kNothing);
   std::vector<std::size_t> last(num_chains, kNothing);
   std::vector<std::size_t> length(num_chains, 0);

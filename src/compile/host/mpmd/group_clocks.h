@@ -7,7 +7,7 @@
 
 namespace tessera::compile::host {
 
-/// Follows only from data and from the order within groups, not from the reuse of memory.
+/// Considers only data dependencies and the order within groups, not the reuse of memory.
 class GroupClocks {
  public:
   explicit GroupClocks(const HostProgram& program);

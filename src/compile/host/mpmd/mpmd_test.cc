@@ -165,8 +165,8 @@ TEST(Mpmd, GroupsHaveRangesOfTheArenaOfTheirOwn) {
   std::map<int, Range> written;
   for (std::size_t i = 0; i < executable->tasks.size(); ++i) {
     const run::Task& task = executable->tasks[i];
-    // Besides what they write tasks name what they read, which may be another group's: look at the
-    // memory of their bodies, which is last.
+    // Tasks also name what they read, which may belong to another group. So look at the memory of
+    // their bodies, which comes last.
     const run::Place& place = executable->places[task.places.back()];
     if (task.control == nullptr || place.space != run::Place::Space::arena) continue;
     Range& range = written[group_of(*executable, i)];
@@ -200,8 +200,8 @@ TEST(Mpmd, FewerMicrobatchesInFlightTakeLessMemory) {
   EXPECT_LT(one_by_one->arena_bytes, all_at_once->arena_bytes);
   const auto& peaks = all_at_once->group_peak_bytes;
   EXPECT_EQ(all_at_once->device_peak_bytes, std::max(peaks[0], peaks[1]));
-  // Eight more microbatches are eight more arguments of group 0; group 1 holds what it receives and
-  // what it makes of it.
+  // Eight more microbatches are eight more arguments of group 0. Group 1 holds the values that it
+  // receives and those that it computes from them.
   const std::int64_t row = 2 * 6 * 4;
   const auto twice = compiled({2, 2, 16, false});
   EXPECT_EQ(twice->group_peak_bytes[0] - peaks[0], 8 * row);
@@ -215,7 +215,7 @@ Function parsed(const std::string& text, const std::string& mesh = "none") {
   return function;
 }
 
-/// A chain of two tasks, the second in the group.
+/// A chain of two tasks; `second` is the second one.
 Function two_tasks(const std::string& second, const std::string& outputs) {
   return parsed(R"((%0: f32[1000]<{}>) {
   %1: f32[1000]<{}> = task[body={(%0: f32[1000]<{}>) {
@@ -265,7 +265,7 @@ TEST(Mpmd, MemoryThatIsReadAgainIsCopied) {
   expect_reference(f);
 }
 
-/// What one group reads is not overwritten by another, even where nobody else reads it.
+/// A value that one group reads is not overwritten by another, even if nothing else reads it.
 TEST(Mpmd, AReceivedValueStaysWithItsSender) {
   const Function f = two_tasks(kSquare, "%4");
   const auto executable = compile(f, options_of(f, {-1}));

@@ -20,7 +20,7 @@ Projection project(const ir::Function& function, const std::vector<int>& phases,
   std::vector<bool> is_kept(function.equations.size(), false);
   std::vector<bool> is_read(function.values.size(), false);
   for (ir::ValueId id : function.outputs) is_read[id] = true;
-  // What belongs to no group is computed wherever it is read.
+  // Equations that belong to no group are computed wherever their results are read.
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
     const int home = groups.of_equation[i];

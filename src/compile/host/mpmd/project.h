@@ -9,7 +9,7 @@
 namespace tessera::compile::host {
 
 struct Projection {
-  ir::Function function;    // the group's equations; inputs, outputs and values are those of all
+  ir::Function function;    // the group's equations; inputs, outputs and values of all groups
   std::vector<int> phases;  // of its equations
   ops::Groups groups;
   std::vector<bool> is_here;  // per value: the group holds it

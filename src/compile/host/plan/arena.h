@@ -34,7 +34,7 @@ class FreeRanges {
     }
     return range;
   }
-  /// The range that ends there.
+  /// The free range that ends at `end`.
   std::optional<FreeRange> take_before(std::int64_t end) {
     if (ranges_.empty()) return std::nullopt;
     const auto last = std::prev(ranges_.end());
@@ -86,9 +86,10 @@ class FreeRanges {
   std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size and offset of each range
 };
 
-/// Whoever takes memory waits for its last users. These may wait for an exchange of messages with
-/// other processes, which are numbered from 1 on. Their memory is only given to those that wait for
-/// the exchange anyway, until it counts as ended: others would wait for it just to get memory.
+/// A task that takes memory waits for the last users of that memory. These users may in turn wait
+/// for an exchange of messages with other processes; exchanges are numbered from 1 on. Until such
+/// an exchange counts as ended, the memory is only given to tasks that wait for the exchange
+/// anyway. Other tasks would wait for it just to get memory.
 class Arena {
  public:
   /// Takes the smallest range that fits, or grows the arena at its end. `exchange`: the last one

@@ -34,7 +34,7 @@ std::int64_t work_ns(const run::Instruction& instruction) {
 }
 
 constexpr std::int64_t kUnknownNs = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMostKnownNs = 1'000'000'000;  // what is longer need not be known
+constexpr std::int64_t kMostKnownNs = 1'000'000'000;  // longer times need not be known
 
 std::int64_t ns_of_tasks(const run::Executable& executable);
 
@@ -42,7 +42,7 @@ std::int64_t least_ns(const run::Task& task) {
   return task.kernel == nullptr ? 0 : task.kernel->least_ns();
 }
 
-/// Of a loop whose bodies run one after the other on one thread.
+/// The duration of a loop whose bodies run one after the other on one thread.
 std::int64_t ns_of_rounds(const run::Control& control) {
   constexpr std::int64_t kLeastRoundNs = 10;
   if (control.kind == run::Control::Kind::while_loop) return kUnknownNs;
@@ -58,7 +58,7 @@ std::int64_t ns_of_rounds(const run::Control& control) {
   return begin + rounds * body;
 }
 
-/// All tasks one after the other; kUnknownNs if they wait for something else.
+/// The duration of all tasks, one after the other; kUnknownNs if they wait for something else.
 std::int64_t ns_of_tasks(const run::Executable& executable) {
   std::int64_t ns = 0;
   for (const run::Task& task : executable.tasks) {
@@ -72,7 +72,7 @@ std::int64_t ns_of_tasks(const run::Executable& executable) {
   return ns;
 }
 
-/// How long tasks take by themselves. `ns_of_control` is that of control tasks.
+/// How long each task takes by itself. `ns_of_control` gives this for control tasks.
 template <typename NsOfControl>
 std::vector<std::int64_t> ns_of_each(const run::Executable& executable,
                                      const NsOfControl& ns_of_control) {
@@ -92,7 +92,7 @@ std::vector<std::int64_t> ns_of_each(const run::Executable& executable,
   return ns;
 }
 
-/// From the start of each task to the end, along the longest path.
+/// The time from the start of each task to the end, along the longest path.
 std::vector<std::int64_t> paths_to_end(const run::Executable& executable,
                                        std::vector<std::int64_t> ns) {
   for (std::size_t id = executable.tasks.size(); id-- > 0;) {
@@ -109,12 +109,12 @@ bool has_control(const run::Executable& executable) {
                      [](const run::Task& task) { return task.control != nullptr; });
 }
 
-/// Whether a second thread would save less than it takes to make tasks ready and to share one.
-/// `ns` is what all tasks take.
+/// Whether a second thread would save less time than it takes to make tasks ready and to hand one
+/// to another thread. `ns` is the duration of all tasks.
 bool is_short_body(const run::Executable& executable, std::int64_t ns) {
   constexpr std::int64_t kReadyNs = 200;
   constexpr std::int64_t kShareNs = 1000;
-  constexpr std::int64_t kMostNs = 10'000;  // others wait meanwhile
+  constexpr std::int64_t kMostNs = 10'000;  // other threads wait meanwhile
   if (executable.has_collectives() || ns > kMostNs) return false;
   if (ns <= kShareNs) return true;
   for (const run::Task& task : executable.tasks) {
@@ -128,7 +128,7 @@ bool is_short_body(const run::Executable& executable, std::int64_t ns) {
 }  // namespace
 
 void set_levels(run::Executable& executable) {
-  constexpr std::int64_t kShortNs = 10'000;  // about what it takes to wake a thread and to wait
+  constexpr std::int64_t kShortNs = 10'000;  // about the time to wake a thread and to wait for it
   const std::int64_t ns = ns_of_tasks(executable);
   executable.is_short = ns <= kShortNs && !has_control(executable);
   executable.is_short_body = is_short_body(executable, ns);

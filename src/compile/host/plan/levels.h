@@ -5,8 +5,8 @@
 
 namespace tessera::compile::host {
 
-/// Sets Task::level of all tasks, Executable::is_short and is_short_body, by what instructions
-/// compute and move. Those of nested executables must be set.
+/// Sets Task::level of all tasks, Executable::is_short and is_short_body, from what the
+/// instructions compute and move. Nested executables must have theirs already.
 void set_levels(run::Executable& executable);
 
 }  // namespace tessera::compile::host

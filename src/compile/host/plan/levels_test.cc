@@ -6,7 +6,7 @@
 namespace tessera::compile::host {
 namespace {
 
-/// Tasks of instructions of their own, with these flops, one behind the other.
+/// A chain of tasks with these flops, each in its own instruction.
 std::shared_ptr<run::Executable> chain(const std::vector<std::int64_t>& flops) {
   auto executable = std::make_shared<run::Executable>();
   for (std::uint32_t i = 0; i < flops.size(); ++i) {
@@ -27,7 +27,7 @@ TEST(Levels, AddUpAlongTheLongestChain) {
   EXPECT_GT(task_without_work, 0);
   EXPECT_GT(last, task_without_work);
   EXPECT_EQ(tasks[0].level, 2 * last + task_without_work);
-  // A shorter way beside it changes nothing.
+  // An additional, shorter path changes nothing.
   tasks[0].successors = {1, 2};
   set_levels(*executable);
   EXPECT_EQ(tasks[0].level, 2 * last + task_without_work);

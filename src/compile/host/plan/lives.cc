@@ -64,8 +64,8 @@ bool Lives::may_follow(ValueId next, ValueId value) const {
 
 namespace {
 
-/// The value of which the tasks that write `next` may overwrite all tiles; kNoValue if there is
-/// none.
+/// The value all of whose tiles may be overwritten by the tasks that write `next`; kNoValue if
+/// there is none.
 ValueId overwritten_by(const HostProgram& program, const Lives& lives, ValueId next,
                        const std::vector<bool>& is_port) {
   const std::vector<std::int64_t> tiles = program.tiles(next);

@@ -1,4 +1,4 @@
-// When tiles are written and last read, and which may follow each other in the same memory.
+// When tiles are written and last read, and which tiles may reuse each other's memory.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ class Lives {
 
   /// The sizes of the tiles that this process computes.
   std::vector<std::int64_t> bytes_of(ValueId value) const;
-  /// Whether the only task that uses either tile in the instruction that writes `write` may write
-  /// it where `read` was.
+  /// Whether, in the instruction that writes `write`, a single task uses either tile and may write
+  /// `write` where `read` was.
   bool shares_in_place(const TileRef& write, const TileRef& read) const;
   /// Whether `next` may take the memory of `value`: their tiles have the same sizes, and each tile
   /// of `value` is last read before that of `next` is written, or by a task that overwrites it.
@@ -48,8 +48,8 @@ class Lives {
 /// The values that take the memory of an output before it is written: each is overwritten by the
 /// next one, and the last one by the output.
 struct PortValues {
-  std::vector<int> port;        // per value: that of the output, or -1
-  std::vector<ValueId> before;  // per value that is in such memory: the one before, or kNoValue
+  std::vector<int> port;        // per value: the port of the output, or -1
+  std::vector<ValueId> before;  // per value in such memory: the value before it, or kNoValue
 };
 
 /// `alias`: per output, the input whose memory it takes, or -1.

@@ -11,7 +11,7 @@ namespace {
 
 using Step = OrderProblem::Step;
 
-/// A step moves up together with no more than this many, which bounds the search for them.
+/// A step moves up together with at most this many others, which bounds the search for them.
 constexpr std::size_t kMostTogether = 8;
 
 void make_unique(std::vector<std::size_t>& list) {
@@ -59,7 +59,7 @@ std::vector<std::vector<std::size_t>> predecessors_of(const OrderProblem& proble
   return before;
 }
 
-/// Steps that are run one after the other, and what the others wait for.
+/// Steps that are run one after the other, and what the remaining steps wait for.
 class Sequence {
  protected:
   explicit Sequence(const OrderProblem& problem)
@@ -107,7 +107,7 @@ class Sequence {
  private:
   std::vector<std::vector<std::size_t>> before_;  // per step
   std::vector<std::vector<std::size_t>> behind_;  // per step
-  std::vector<std::size_t> num_pending_;          // per step: of those before, that have not run
+  std::vector<std::size_t> num_pending_;          // per step: those before it that have not run
 };
 
 class Ordering : private Sequence {
@@ -212,7 +212,7 @@ class Ordering : private Sequence {
   std::vector<std::vector<std::size_t>> values_;  // per step
   std::vector<std::vector<std::size_t>> users_;   // per value: steps
   std::vector<std::size_t> num_users_left_;       // per value
-  std::vector<std::size_t> next_user_;            // per value: the users before it have run
+  std::vector<std::size_t> next_user_;            // per value: all users before this one have run
   std::vector<bool> is_made_;
   std::int64_t held_ = 0;
   std::int64_t peak_ = 0;

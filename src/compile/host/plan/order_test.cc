@@ -1,5 +1,5 @@
-// The order of instructions: what has to stay in order does, and memory is never above that of the
-// order given.
+// The order of instructions: dependent steps stay in order, and the memory in use never exceeds
+// that of the given order.
 #include "compile/host/plan/order.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool has(const std::vector<std::size_t>& list, std::size_t item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-/// The bytes in use while each step runs, by looking at all of the order again and again.
+/// The bytes in use while each step runs, found by scanning the whole order for each step.
 std::vector<std::int64_t> bytes_in_use(const OrderProblem& problem, const Order& order) {
   std::vector<std::int64_t> bytes(order.size());
   for (std::size_t value = 0; value < problem.bytes.size(); ++value) {
@@ -85,7 +85,8 @@ OrderProblem random_problem(std::uint32_t seed) {
   return problem;
 }
 
-/// The place of each step. Expects that all steps are there, each behind what it depends on.
+/// The place of each step. Expects that all steps are there, each after the steps that it depends
+/// on.
 std::vector<std::size_t> places_in(const Order& order, const OrderProblem& problem) {
   Order sorted = order;
   std::sort(sorted.begin(), sorted.end());
@@ -124,7 +125,7 @@ TEST(Order, RandomStepsKeepTheirDependenciesAndNeverHoldMore) {
 }
 
 TEST(Order, WhatReadsAValueComesBeforeItsUpdate) {
-  // 0 is an array, 1 an index; the update makes 2. What makes 4 reads the array and 3.
+  // 0 is an array, 1 an index; the update makes 2. The step that makes 4 reads the array and 3.
   const OrderProblem problem{.steps = {{.reads = {0, 1}, .writes = {2}, .updates = {0}},
                                        {.reads = {1}, .writes = {3}},
                                        {.reads = {0, 3}, .writes = {4}},
@@ -191,7 +192,7 @@ TEST(Order, NothingMovesUpWhereItWouldRaiseThePeak) {
                                  {.reads = {1}, .scratch = 250},
                                  {.reads = {2}, .after = {3}}},
                        .bytes = {200, 100, 150}};
-  EXPECT_EQ(order_of(problem), as_given(problem));  // 500 bytes; behind step 1 it would be 550
+  EXPECT_EQ(order_of(problem), as_given(problem));  // 500 bytes; after step 1 it would be 550
   problem.steps[3].scratch = 10;
   EXPECT_EQ(order_of(problem), (Order{0, 1, 3, 2, 4}));
 }
@@ -221,7 +222,7 @@ std::vector<std::size_t> writers(const HostProgram& program) {
   return writer;
 }
 
-/// The product closest before an instruction.
+/// The last product before an instruction.
 std::size_t product_before(const HostProgram& program, std::size_t instruction) {
   while (program.instructions[--instruction].info.name != "dot_general") {
   }
@@ -251,7 +252,8 @@ TEST_P(OrderOfPrograms, UpdatesStandBehindTheirGradientsAndStayInPlace) {
   for (std::size_t i = 0; i < plan_ordered.outputs.size(); ++i) {
     EXPECT_EQ(plan_ordered.outputs[i].alias, options_.output_follows[i]);
   }
-  // Between the gradient and its update is the last product that reads the old weights, if any.
+  // Only the last product that reads the old weights, if there is one, is between a gradient and
+  // its update.
   std::vector<std::size_t> updates;
   for (std::size_t i = 1; i <= 2 * kLayers; ++i) updates.push_back(writer[function_.outputs[i]]);
   std::sort(updates.begin(), updates.end());

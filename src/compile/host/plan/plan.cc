@@ -12,8 +12,8 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// The constraints on the order of a program's instructions. With a plan, what overwrites a donated
-/// input in it still does.
+/// The constraints on the order of a program's instructions. If a plan is given, values that
+/// overwrite a donated input in it still do so.
 class ProblemOfOrder {
  public:
   explicit ProblemOfOrder(const HostProgram& program, const run::Executable* plan = nullptr)
@@ -26,7 +26,7 @@ class ProblemOfOrder {
     for (const Unmade& unmade : program_.unmade) {
       problem_.steps[unmade.last].after.push_back(unmade.first);
       if (unmade.is_ahead) {
-        // A separate device has the sum when this instruction has run.
+        // A separate device has the sum once this instruction has run.
         problem_.steps[unmade.last].writes.push_back(unmade.instead);
       } else if (unmade.instead != ir::kNoValue) {
         problem_.steps[unmade.first].reads.push_back(unmade.instead);
@@ -82,7 +82,8 @@ class ProblemOfOrder {
     problem_.bytes[write.value] += tile_bytes(f_, layout, write.value, write.tile);
   }
 
-  /// What overwrites a donated input, or updates a value, stays behind everything that reads it.
+  /// A step that overwrites a donated input, or updates a value, stays after everything that reads
+  /// it.
   void keep_updates_in_place() {
     std::vector<std::vector<std::size_t>> readers(f_.values.size());
     std::vector<std::vector<std::size_t>> writers(f_.values.size());

@@ -11,7 +11,7 @@ namespace tessera::compile::host {
 /// its original order; outputs that overwrite donated inputs still do so.
 HostProgram in_order(HostProgram program, const run::Executable& plan);
 
-/// Never plans more bytes than program order needs, in which reads stand before updates.
+/// Never plans more bytes than the program order needs with reads moved before updates.
 run::Executable plan(HostProgram program, const CompileOptions& options);
 
 }  // namespace tessera::compile::host

@@ -48,7 +48,7 @@ class MemoryPlanner {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bool is_grouped() const { return program_.groups.count > 0; }
-  /// One per group of devices; the first is for what belongs to no group.
+  /// There is one arena per group of devices; the first is for instructions of no group.
   std::size_t arena_of(std::size_t instruction) const {
     return index(program_.instructions[instruction].info.group + 1);
   }
@@ -95,7 +95,7 @@ class MemoryPlanner {
     return output == input || lives_.may_follow(output, input);
   }
 
-  /// The output whose memory a value that is written takes, or -1.
+  /// The output whose memory this value takes when it is written, or -1.
   int output_with_memory_of(ValueId id) const {
     if (output_of_[id] >= 0 || is_grouped()) return output_of_[id];
     return in_ports_.port[id];
@@ -145,7 +145,7 @@ class MemoryPlanner {
     return bytes;
   }
 
-  /// Whether a tile that is written has the memory of one that is read.
+  /// Whether a tile that is written lies in the memory of one that is read.
   bool lies_in(const TileRef& written, const TileRef& read) const {
     const std::uint32_t to = places_[number(written)], from = places_[number(read)];
     if (to == from) return true;
@@ -237,7 +237,7 @@ class MemoryPlanner {
     return place;
   }
 
-  /// Ports have the tiles that this process computes.
+  /// Ports have only the tiles that this process computes.
   std::uint32_t tile_of_port(const TileRef& ref) const {
     if (program_.blocks == nullptr) return static_cast<std::uint32_t>(ref.tile);
     const std::vector<std::int64_t> tiles = program_.tiles(ref.value);
@@ -332,7 +332,7 @@ class MemoryPlanner {
                                               bytes_in_arena(tile), tile, exchange_before(tile));
   }
 
-  // --- exchanges with other processes: what does not need their messages computes meanwhile
+  // --- exchanges with other processes: tasks that do not need their messages run meanwhile
 
   static bool communicates(const HostInstruction& instruction) {
     return std::any_of(instruction.tasks.begin(), instruction.tasks.end(),
@@ -349,7 +349,7 @@ class MemoryPlanner {
   std::int64_t exchange_before(const std::vector<std::uint32_t>& tasks) const {
     std::int64_t last = 0;
     for (const std::uint32_t task : tasks) {
-      const bool is_emitted = task < exchange_before_.size();  // the others are the next one
+      const bool is_emitted = task < exchange_before_.size();  // otherwise it is the next one
       if (is_emitted) last = std::max(last, exchange_before_[task]);
     }
     return last;
@@ -371,7 +371,8 @@ class MemoryPlanner {
     });
   }
 
-  /// Whether all users of the tile end before the instruction starts, whatever memory it uses.
+  /// Whether all users of the tile end before the instruction starts, whatever memory the
+  /// instruction uses.
   bool ends_before(std::size_t tile, std::size_t instruction) const {
     std::vector<std::uint32_t> users;
     wait_for(tile, users);
@@ -397,7 +398,7 @@ class MemoryPlanner {
     place_of_range_.push_back(places_[tile]);
   }
 
-  /// One arena after the other.
+  /// Lays out the arenas one after the other.
   void join_arenas() {
     std::vector<std::int64_t> start;
     for (const Arena& arena : arenas_) {
@@ -469,7 +470,7 @@ class MemoryPlanner {
       executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, live);
     }
     if (is_one_of_several_processes()) {
-      // What waits for messages keeps memory that others could have taken.
+      // Tasks that wait for messages keep memory that others could have taken.
       executable_.device_arena_bytes =
           std::max(executable_.device_arena_bytes, executable_.arena_bytes);
     }
@@ -482,8 +483,8 @@ class MemoryPlanner {
            program_.blocks->devices_per_block() == 1;
   }
 
-  /// All but one of the instructions hold something else instead, which is already counted, unless
-  /// it is an argument or a result.
+  /// In all but one of the instructions, another value is held instead. It is already counted,
+  /// unless it is an argument or a result.
   void hold(const Unmade& unmade) {
     const auto [id, first, last, instead, is_ahead] = unmade;
     const std::int64_t bytes = lives_.bytes_of(id)[0];
@@ -515,7 +516,7 @@ class MemoryPlanner {
   const CompileOptions& options_;
   Lives lives_;  // scratch last
   run::Executable executable_;
-  PortValues in_ports_;        // not of a program with groups
+  PortValues in_ports_;        // unused in a program with groups
   std::vector<int> input_of_;  // per value: port, or -1
   std::vector<int> output_of_;
   std::vector<std::uint32_t> places_;  // per tile
@@ -528,7 +529,7 @@ class MemoryPlanner {
   GroupClocks clocks_;
   std::vector<Arena> arenas_;
   std::vector<std::vector<std::size_t>> expired_;  // per arena: tiles whose range is not free yet
-  /// The instruction of a chain that has tasks so far, and the one before it.
+  /// The last instruction of a chain that has tasks so far, and the one before it.
   struct ChainEnd {
     std::size_t instruction = ~std::size_t{0};
     std::vector<std::uint32_t> tasks;

@@ -7,8 +7,7 @@
 
 namespace tessera::compile::host {
 
-/// Offsets, task dependencies (for data and for reuse of memory) and the planned peak of one
-/// device.
+/// Plans offsets, task dependencies (for data and for reuse of memory) and the peak of one device.
 run::Executable plan_memory(const HostProgram& program, const CompileOptions& options);
 
 }  // namespace tessera::compile::host

@@ -29,7 +29,7 @@ struct Files {
   int process = -1;   // pidfd; readable when the process has ended
   int state = -1;     // its /proc/PID/stat
   int launcher = -1;  // pidfd of its parent, if that is mpirun
-  int children = -1;  // of that: /proc/PID/task/PID/children
+  int children = -1;  // of the launcher: /proc/PID/task/PID/children
 
   std::array<int*, 5> all() { return {&word, &process, &state, &launcher, &children}; }
 };
@@ -44,7 +44,7 @@ int open_proc_file(pid_t pid, std::string_view name) {
   return open(proc_file(pid, name).c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-/// What a file of /proc says now.
+/// The current text of a file of /proc.
 std::string text_of(int file) {
   std::array<char, 4096> text{};
   const ssize_t size = pread(file, text.data(), text.size(), 0);
@@ -81,7 +81,7 @@ void open_launcher(Files& files) {
 /// closed it.
 void close_others(Files& files) {
   constexpr int kFirst = 3;
-  // Out of the way of the numbers that they get next.
+  // First moves them away from the numbers that they get next.
   for (int* file : files.all()) *file = fcntl(*file, F_DUPFD, 16);
   int next = kFirst;
   for (int* file : files.all()) {
@@ -91,14 +91,14 @@ void close_others(Files& files) {
   syscall(SYS_close_range, static_cast<unsigned>(next), ~0U, 0U);
 }
 
-/// How the process ends, and what it writes before.
+/// How the process ends; it writes this before.
 enum class End : std::uint64_t { has_come = 0, begins = 1, is_not_watched = 2 };
 
 End wait_for_end(const Files& files) {
   std::array<pollfd, 2> events{pollfd{files.word, POLLIN, 0}, pollfd{files.process, POLLIN, 0}};
   while (poll(events.data(), events.size(), -1) <= 0) {
   }
-  // What it has written counts also if it has ended since.
+  // What it has written counts even if it has ended since.
   auto end = End::has_come;
   if (events[0].revents == 0 || read(files.word, &end, sizeof(end)) != sizeof(end)) {
     return End::has_come;
@@ -122,7 +122,8 @@ void watch_process(const Files& files, const EndWatch::Limit& limit) {
   }
 }
 
-/// Whether one of its processes runs. One that has ended is still listed until it is waited for.
+/// Whether one of the launcher's processes runs. A process that has ended is still listed until it
+/// is waited for.
 bool has_children(const Files& files) {
   std::istringstream pids(text_of(files.children));
   for (pid_t pid = 0; pids >> pid;) {
@@ -139,7 +140,7 @@ void watch_launcher(const Files& files, pid_t launcher, const EndWatch::Limit& l
   while (!has_ended(files.launcher, 50)) {
     if (has_children(files)) last_seen = Clock::now();
     if (Clock::now() - last_seen < limit.time) continue;
-    // The lowest number that is free, which is that of standard error.
+    // This gets the lowest free number, which is that of standard error.
     const int error = open(proc_file(launcher, "fd/2").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     if (error >= 0) dup2(error, kError);
     limit.report();

@@ -1,4 +1,4 @@
-// Ends a process that is stopped while it leaves the others, and a launcher that does not end.
+// Kills a process that is stopped while it leaves the others, and a launcher that does not end.
 #pragma once
 
 #include <chrono>
@@ -7,15 +7,16 @@
 
 namespace tessera::run {
 
-/// A small process beside this one. The other ranks watch this process as long as they exchange
-/// messages; after that nobody would notice a SIGSTOP, and the launcher would wait for ever.
+/// A small process that watches this one. The other ranks watch this process as long as they
+/// exchange messages. After that nobody else would notice a SIGSTOP, and the launcher would wait
+/// for ever.
 ///
 /// mpirun of Open MPI may itself wait for ever, for a lock in memory that it has freed (PMIx 4.2),
-/// if processes end during MPI_Init. So if this process ends without begin(), mpirun is killed when
-/// it stays although none of its processes is left.
+/// if processes end during MPI_Init. So if this process ends without begin(), mpirun is killed if
+/// it keeps running although none of its processes is left.
 class EndWatch {
  public:
-  /// What is killed after a time, when the new process has called `report`.
+  /// After this time, a process is killed. Before that, the watching process calls `report`.
   struct Limit {
     std::chrono::milliseconds time;
     std::function<void()> report;

@@ -1,5 +1,5 @@
-// A launcher that stays after its processes have ended because of a fault is killed, and nothing
-// else is.
+// A launcher that keeps running after its processes have ended because of a fault is killed, and
+// nothing else is.
 #include "run/transport/mpi/end_watch.h"
 
 #include <array>
@@ -47,7 +47,7 @@ struct Launcher {
     std::this_thread::sleep_for(launcher.second_rank);
     _exit(0);
   }
-  while (true) pause();  // and waits for none of them, so both stay zombies
+  while (true) pause();  // without waiting for them, so both stay zombies
 }
 
 struct Outcome {
@@ -56,7 +56,7 @@ struct Outcome {
   std::string error;
 };
 
-/// What becomes of the launcher within a second.
+/// What happens to the launcher within a second.
 Outcome outcome_of(const Launcher& launcher) {
   std::array<int, 2> error{};
   EXPECT_EQ(pipe(error.data()), 0);

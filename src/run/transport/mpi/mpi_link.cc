@@ -1,6 +1,7 @@
-// A message is a head: an envelope with the bytes of short messages behind it. The bytes of longer
-// ones follow in a second message, which is received only if the head is the expected one. So what
-// a diverged process sends never reaches memory of its size or purpose.
+// A message begins with a head: an envelope that is followed by the bytes of short messages. The
+// bytes of a longer message follow in a second one, which is received only if the head is the
+// expected one. So data of a diverged process is never written to memory of another size or
+// purpose.
 #include "run/transport/mpi/mpi_link.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ constexpr std::size_t kMostInline = kHeadBytes - sizeof(MessageHeader);
 
 using Head = std::array<std::byte, kHeadBytes>;
 
-/// Requests of one message, of which the first ones are done.
+/// The requests of one message; the first ones are done.
 struct Requests {
   std::vector<TesseraMpiRequest> all;
   std::size_t num_done = 0;
@@ -73,7 +74,7 @@ struct MpiPeer {
   std::unique_ptr<Head> head;  // of the next message
   TesseraMpiRequest head_request;
   std::deque<OutgoingNote> notes;
-  int process = -1;  // its pidfd; -1: on another machine
+  int process = -1;  // its pidfd; -1 if it is on another machine
   bool has_ended = false;
 };
 
@@ -232,8 +233,8 @@ void Mpi::post_receive(int from, const Envelope& envelope, std::span<std::byte> 
   message.bytes = bytes;
 }
 
-/// Looks again and again for a short time, and lets others compute meanwhile. Then it sleeps,
-/// longer each time, since other processes may need this core.
+/// Polls for a short time, letting others compute in between. Then it sleeps, longer each time,
+/// since other processes may need this core.
 bool Mpi::progress(nanoseconds wait) {
   constexpr nanoseconds kMostSleep = microseconds(200);
   const nanoseconds busy = is_crowded_ ? microseconds(10) : microseconds(100);
@@ -342,8 +343,8 @@ void Mpi::receive_pieces(int from, MpiIncoming& message) {
   }
 }
 
-/// Receives that nothing has matched are taken back. MPI might still write to the memory of others,
-/// so its functions are not called any more.
+/// Receives that no message has matched are cancelled. MPI might still write to the memory of other
+/// receives, so its functions are not called any more.
 void Mpi::drop_messages() noexcept {
   if (has_dropped_) return;
   has_dropped_ = true;

@@ -1,5 +1,5 @@
-// What a module offers of an MPI library. Each implementation of MPI has its own mpi.h and its own
-// module, which is loaded only when it is needed, so nothing else depends on MPI.
+// The part of an MPI library that a module offers. Each implementation of MPI has its own mpi.h and
+// its own module, which is loaded only when it is needed, so nothing else depends on MPI.
 #pragma once
 
 extern "C" {
@@ -22,9 +22,9 @@ struct TesseraMpi {
   int (*send)(int channel, int to, const void* bytes, int count, TesseraMpiRequest* request);
   /// `from` is -1 for any process.
   int (*receive)(int channel, int from, void* bytes, int count, TesseraMpiRequest* request);
-  /// When done, gives the sender of a received message and its size.
+  /// When the request is done, gives the sender and size of a received message.
   int (*test)(TesseraMpiRequest* request, int* is_done, int* from, int* count);
-  /// Takes back a receive that no message has matched.
+  /// Cancels a receive that no message has matched.
   void (*cancel)(TesseraMpiRequest* request);
   int (*allgather)(const void* mine, void* all, int count);
   int (*finalize)(void);
