@@ -1,13 +1,16 @@
 #include "run/pjrt/elements.h"
 
 #include <iterator>
+#include <map>
 
 namespace tessera::run::pjrt {
 
 std::size_t element_bytes(abi::ElementType type) {
   // By number of the type in the interface: none, bool, s8 to s64, u8 to u64, f16, f32, f64, bf16,
-  // complex of 64 and 128 bits, five kinds of f8.
-  constexpr std::size_t kBytes[] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 1, 1, 1, 1, 1};
+  // complex of 64 and 128 bits, five kinds of f8, five types that have no whole bytes or no
+  // elements, and three more kinds of f8.
+  constexpr std::size_t kBytes[] = {0,  1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8,
+                                    16, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1};
   const auto number = static_cast<std::size_t>(type);
   return number < std::size(kBytes) ? kBytes[number] : 0;
 }
@@ -19,6 +22,18 @@ abi::ElementType element_type(DType dtype) {
                              Type::bf16,    Type::f32, Type::f64};
   static_assert(std::size(kTypes) == std::size(kAllDTypes));
   return kTypes[static_cast<std::size_t>(dtype)];
+}
+
+abi::ElementType float8_type(std::string_view name) {
+  using Type = abi::ElementType;
+  static const std::map<std::string_view, Type> kTypes = {{"f8E3M4", Type::f8e3m4},
+                                                          {"f8E4M3", Type::f8e4m3},
+                                                          {"f8E4M3B11FNUZ", Type::f8e4m3b11fnuz},
+                                                          {"f8E4M3FN", Type::f8e4m3fn},
+                                                          {"f8E4M3FNUZ", Type::f8e4m3fnuz},
+                                                          {"f8E5M2", Type::f8e5m2},
+                                                          {"f8E5M2FNUZ", Type::f8e5m2fnuz}};
+  return kTypes.at(name);
 }
 
 }  // namespace tessera::run::pjrt

@@ -173,6 +173,20 @@ Type read_builtin_type(Nodes& nodes, std::uint64_t code, Cursor& at) {
       return scalar("f32");
     case 6:
       return scalar("f64");
+    case 22:
+      return scalar("f8E5M2");
+    case 23:
+      return scalar("f8E4M3");
+    case 24:
+      return scalar("f8E4M3FN");
+    case 25:
+      return scalar("f8E5M2FNUZ");
+    case 26:
+      return scalar("f8E4M3FNUZ");
+    case 27:
+      return scalar("f8E4M3B11FNUZ");
+    case 28:
+      return scalar("f8E3M4");
     case 9:
       result.kind = Type::Kind::complex;
       result.types = {nodes.type(at)};

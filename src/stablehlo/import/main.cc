@@ -1,5 +1,7 @@
 #include "ops/control/control.h"
 #include "stablehlo/complex/pairs.h"
+#include "stablehlo/float8/bytes.h"
+#include "stablehlo/float8/float8_maker.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -49,12 +51,15 @@ Unreduced unreduced_over(const ModuleContext& context, const Attribute* sharding
   return unreduced_of(context, *sharding, main);
 }
 
+std::vector<ValueNumber> returned_by(const Operation& main) {
+  const auto last = std::ranges::find(main.regions[0].operations, "return", kind_of);
+  return last == main.regions[0].operations.end() ? std::vector<ValueNumber>() : last->operands;
+}
+
 /// The results with the shardings that the module states.
 void place_results(ModuleContext& context, const Operation& main, Frame& frame, Values& outputs,
                    Imported& result) {
-  const auto last = std::ranges::find(main.regions[0].operations, "return", kind_of);
-  const std::vector<ValueNumber> returned =
-      last == main.regions[0].operations.end() ? std::vector<ValueNumber>() : last->operands;
+  const std::vector<ValueNumber> returned = returned_by(main);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Attribute* const sharding = listed(main, "res_attrs", i, "sdy.sharding");
     const Unreduced terms = unreduced_over(context, sharding, main);
@@ -110,6 +115,19 @@ std::string name_of(const bytecode::Module& module) {
   return std::string(name);
 }
 
+/// The floats of 8 bits among arguments and results, which have the same numbers in both modules.
+void note_floats(const bytecode::Module& given, const Operation& main, Imported& result) {
+  const auto name_of_floats = [&](ValueNumber value) -> std::string {
+    const bytecode::Type& type = *given.value_types[value];
+    const bool is_float8 = float8_format(type).kind != bytecode::ScalarKind::none;
+    return is_float8 ? std::string(type.types[0]->name) : "";
+  };
+  for (const ValueNumber value : main.regions[0].arguments)
+    result.argument_floats.push_back(name_of_floats(value));
+  for (const ValueNumber value : returned_by(main))
+    result.result_floats.push_back(name_of_floats(value));
+}
+
 /// Per result: the argument whose memory it takes, or -1.
 std::vector<int> replaced_arguments(const Operation& main, std::size_t results) {
   std::vector<int> replaces(results, -1);
@@ -126,8 +144,9 @@ std::vector<int> replaced_arguments(const Operation& main, std::size_t results) 
 
 Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
                        const FindHostCall& find_host_call) {
-  const std::optional<bytecode::Module> pairs = with_pairs(given);
-  const bytecode::Module& module = pairs ? *pairs : given;
+  const std::optional<bytecode::Module> bytes = with_bytes(given);
+  const std::optional<bytecode::Module> pairs = with_pairs(bytes ? *bytes : given);
+  const bytecode::Module& module = pairs ? *pairs : bytes ? *bytes : given;
   ModuleContext context{.module = module, .map_tiles = map_tiles, .find_host_call = find_host_call};
   collect_functions(context);
   read_mesh(context);
@@ -145,6 +164,7 @@ Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
   add_constants(context, main, frame, result);
   Values outputs = frame.block(main.regions[0]);
   place_results(context, main, frame, outputs, result);
+  note_floats(given, main, result);
   result.replaces = replaced_arguments(main, outputs.size());
   frame.builder().set_outputs(std::move(outputs));
   result.function = ops::sum_products_after_loops(std::move(result.function));
