@@ -44,7 +44,7 @@ TEST(Safetensors, ReadsWhatItWrites) {
   EXPECT_TRUE(has_same_bits(tree_of(read_safetensors(path)), tree));
 }
 
-/// Why a header with this text is refused; empty if it is accepted.
+/// The reason why a header with this text is refused; empty if it is accepted.
 std::string refusal(const std::string& json, std::int64_t data_bytes) {
   try {
     parse_header(json, 8 + static_cast<std::int64_t>(json.size()) + data_bytes);

@@ -1,4 +1,4 @@
-// Files of other programs: dtypes that arrays do not have, names, several files with an index.
+// Files of other programs: dtypes that arrays do not have, names, and several files with an index.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace tessera::checkpoint {
 namespace {
 
-/// A file with these members in its header.
+/// A file with these members in its header and these bytes of elements.
 std::string file_of(const Json& header, const std::string& elements) {
   const std::string json = header.dump();
   const auto size = static_cast<std::uint64_t>(json.size());

@@ -1,4 +1,4 @@
-// What is saved on one mesh is restored on any other with the same bits, and damage is reported.
+// Arrays saved on one mesh are restored on any other with the same bits, and damage is reported.
 #include <gtest/gtest.h>
 #include <random>
 

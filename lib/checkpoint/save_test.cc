@@ -17,7 +17,7 @@
 namespace tessera::checkpoint {
 namespace {
 
-/// Calls `fault` at the call with number `at`, counted from 1.
+/// Calls `fault` on the call with number `at`, counted from 1.
 class FaultyDisk : public Disk {
  public:
   FaultyDisk(int at, std::function<void()> fault) : left_(at), fault_(std::move(fault)) {}
@@ -27,7 +27,7 @@ class FaultyDisk : public Disk {
   }
   void write(int file, std::span<const std::byte> bytes, std::int64_t offset,
              const std::string& shown) override {
-    // Write half of it first, as when the disk becomes full.
+    // Write half of the bytes first, as happens when the disk becomes full.
     if (left_ == 1) Disk::write(file, bytes.first(bytes.size() / 2), offset, shown);
     count();
     Disk::write(file, bytes, offset, shown);
@@ -145,7 +145,7 @@ TEST(Save, KilledAtAnyCallLeavesTheOldOneOrTheNewOne) {
     });
     is_done = WIFEXITED(status);
     ++seen[which(path, old_tree, new_tree)];
-    // What the killed process left does not disturb the next save.
+    // Files that the killed process left behind do not disturb the next save.
     if (!is_done) {
       save(path, new_tree);
       EXPECT_EQ(which(path, old_tree, new_tree), 1);
@@ -175,7 +175,7 @@ TEST(Save, KilledAtRandomMomentsLeavesWholeSteps) {
     const std::int64_t from = furthest;
     const pid_t child = fork();
     if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed, it must not save on
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the test is killed, the child must not go on saving
       Disk disk;
       for (std::int64_t step = from;; ++step) {
         Snapshot& state = states[static_cast<std::size_t>(step % 4)];

@@ -1,4 +1,4 @@
-// Streams of batches: their contents, with any number of threads and from any position on.
+// Streams of batches: their contents, for any number of threads and from any starting position.
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Numbers final : public Source {
 
 Dataset numbers(std::int64_t size) { return Dataset(std::make_shared<Numbers>(size)); }
 
-/// The values of all batches that are left in a stream, a vector for each batch.
+/// The values of all remaining batches of a stream, one vector per batch.
 std::vector<Values> rest(Batches& batches) {
   std::vector<Values> all;
   while (const auto batch = batches.next()) all.push_back(batch->at(0).to_vector<std::int32_t>());
@@ -147,7 +147,7 @@ TEST(Batches, PassOnTheFirstErrorOfTheStream) {
         }
       }
     }
-    // The position after an error is that of the bad batch: batches before it are not lost.
+    // The position after an error is that of the bad batch, so the batches before it are not lost.
     EXPECT_EQ(later.position().place, 10);
   }
 }

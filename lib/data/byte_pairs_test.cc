@@ -1,4 +1,4 @@
-// Token ids beside those of the package tokenizers.
+// Compares token ids with those of the package tokenizers.
 #include <fstream>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(BytePairs, GiveTheIdsOfTokenizersInManyScripts) {
   EXPECT_EQ(tokenizer().decode(std::vector<std::int32_t>{512}), "<|endoftext|>");
 }
 
-/// The numbers of make_gpt2_golden.py.
+/// Generates the same numbers as make_gpt2_golden.py.
 class Random {
  public:
   std::uint64_t below(std::uint64_t end) {
@@ -90,12 +90,12 @@ TEST(BytePairs, GiveTheIdsOfTokenizersForRandomStrings) {
 }
 
 TEST(BytePairs, EncodeALongWordQuickly) {
-  // Quadratic time would take minutes.
+  // An algorithm with quadratic time would take minutes here.
   const std::string word(1 << 20, 'e');
   EXPECT_EQ(tokenizer().decode(tokenizer().encode(word)), word);
 }
 
-/// The whole error of what `make` does.
+/// The error that `make` throws.
 template <typename F>
 std::string error_of(const F& make) {
   try {

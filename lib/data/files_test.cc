@@ -49,7 +49,7 @@ std::string cifar_folder(CifarLayout layout, std::size_t count) {
 
 Record record(const Dataset& dataset, std::int64_t i) { return dataset.read(i); }
 
-/// The number of the generated image that a record holds; checks all its pixels.
+/// The number of the generated image that a record holds. Checks all pixels of the record.
 std::size_t number_of(const Record& x) {
   const auto& pixels = std::get<Bytes>(x[0].values);
   EXPECT_EQ(x[0].shape, (Shape{32, 32, 3}));
@@ -248,8 +248,8 @@ TEST(ArrayRecord, ReadsWhatItsWriterWrites) {
 TEST(ArrayRecord, EveryFlippedByteThatMattersIsFound) {
   const json& item = golden().at("array_records")[0];
   const std::string whole = array_record_file(item);
-  // What is read: the records, and the chunk in the last block that says where they end. The index
-  // of the records, padding, and block headers are not read.
+  // Reading uses the records, and the chunk in the last block that says where they end. It does not
+  // use the index of the records, the padding or the block headers.
   constexpr std::size_t kEnd = 0x17b;
   constexpr std::size_t kIndexPlace = 0x10018;
   constexpr std::size_t kPadding = 0x1006c;

@@ -93,7 +93,7 @@ TEST(Crop, AreasAndRatiosAreSpreadEvenly) {
     if (box.width < 1000)
       left += static_cast<double>(box.left) / static_cast<double>(1000 - box.width);
   }
-  // The means of uniform draws; the tolerances are 5 standard errors for 20000 draws.
+  // The expected means of uniform draws. The tolerances are 5 standard errors for 20000 draws.
   EXPECT_NEAR(area / kDraws, 0.25, 0.0031);
   EXPECT_NEAR(log_ratio / kDraws, 0.0, 0.015);
   EXPECT_NEAR(left / kDraws, 0.5, 0.0105);

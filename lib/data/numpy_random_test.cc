@@ -86,7 +86,7 @@ TEST(RandomState, ShardingsDoNotChangeWhatIsDrawn) {
     const NamedSharding split(mesh, PartitionSpec(entries));
     data::RandomState one(static_cast<std::uint32_t>(i));
     data::RandomState other(static_cast<std::uint32_t>(i));
-    for (int draw = 0; draw < 2; ++draw) {  // the states stay alike, too
+    for (int draw = 0; draw < 2; ++draw) {  // the states stay equal, too
       const Array x = other.standard_normal(shape, split);
       EXPECT_EQ(x.to_vector<float>(), one.standard_normal(shape).to_vector<float>());
       EXPECT_TRUE(x.sharding().is_equivalent_to(split, x.rank()));

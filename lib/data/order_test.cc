@@ -22,7 +22,7 @@ Places records(const Order& order, std::int64_t first, std::int64_t count) {
   return result;
 }
 
-/// The SHA-256 of the values as little-endian i64, in hex, by sha256sum of GNU coreutils.
+/// The SHA-256 of the values as little-endian i64, in hex, computed by sha256sum of GNU coreutils.
 std::string sha256(const Places& values) {
   const std::string path = ::testing::TempDir() + "order.bytes";
   std::FILE* file = std::fopen(path.c_str(), "wb");
@@ -117,7 +117,7 @@ TEST(Position, ComesBackFromItsIntegers) {
     for (const std::int64_t bad : {std::int64_t{-2}, std::int64_t{1} << 62}) {
       auto integers = position.integers();
       integers[i] = bad;
-      if (i == 4 && bad > 0) continue;  // many epochs are no mistake
+      if (i == 4 && bad > 0) continue;  // a large number of epochs is valid
       if (i == 1 && bad > 0) continue;
       EXPECT_THROW(Position::from_integers(integers), UserError) << i << " " << bad;
     }

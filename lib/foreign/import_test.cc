@@ -1,4 +1,4 @@
-// Files that NumPy, PyTorch and Flax wrote, and damaged ones.
+// Files that NumPy, PyTorch and Flax wrote, and damaged copies of them.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST(Import, RefusesFilesThatAreCutOrChanged) {
         changed[(random >> 8) % whole.size()] = static_cast<char>(random >> 3);
       }
       try {
-        imported(written(name, changed));  // what is read, or an error of the user
+        imported(written(name, changed));  // is either read or refused with UserError
       } catch (const UserError&) {
         continue;
       }

@@ -1,5 +1,5 @@
-// State that is not trained: what differentiation, optimisers, control flow, meshes, donation and
-// checkpoints do with it.
+// State that is not trained: how differentiation, optimisers, control flow, meshes, donation and
+// checkpoints treat it.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -108,7 +108,7 @@ TEST(Buffers, GradientsAreZerosOfAnyType) {
     EXPECT_TRUE(array_equal(block.norm.mean, zeros({4})));
     EXPECT_FALSE(array_equal(block.dense.kernel, zeros({4, 4})));
   }
-  // Nothing flows through a buffer, in whatever mode it is read.
+  // No gradient flows through a buffer, in whatever mode it is read.
   const auto of_x = grad([&](const Array& x) {
     BatchNorm norm = net.blocks[0].norm;
     norm(x, Mode::train());
@@ -143,7 +143,7 @@ TEST(Buffers, TheStepReturnsThem) {
   const State state = after_steps(initial(), 3);
   EXPECT_EQ(state.params.blocks[1].calls.item<int>(), 3);
   EXPECT_FALSE(state.params.blocks[1].calls.is_trained());
-  // The same by hand, from what the first layer makes.
+  // The same computed by hand from the output of the first layer.
   Array mean_of = zeros({4});
   State hand = initial();
   for (int i = 0; i < 3; ++i) {
@@ -220,7 +220,7 @@ TEST(BatchNorm, OfBf16HasStatisticsInF32) {
   EXPECT_EQ(grad(loss)(x).dtype(), DType::bf16);
 }
 
-/// As BatchNorm in training, but derived op by op.
+/// Like BatchNorm in training, but differentiated op by op.
 Array normalized(const Array& x, const Array& scale, const Array& bias, const std::string& axis) {
   const auto mean_of = [&](const Array& a) {
     const Array all = mean(a, 0);
@@ -285,7 +285,8 @@ TEST(BatchNorm, HasTheDerivativesOfItsDefinitionOverAnAxis) {
 }
 
 TEST(BatchNorm, OfALargeMean) {
-  // The mean of squares minus the square of the mean would lose all digits of the variance.
+  // Computed as the mean of squares minus the square of the mean, the variance would lose all
+  // digits.
   const Array x = batch() + 10000;
   BatchNorm norm(Scope(Key(0)), 4, {.momentum = 0});
   norm(x, Mode::train());
@@ -438,7 +439,7 @@ TEST(Buffers, MovingAverage) {
   }
   const auto found = average.blocks[0].dense.kernel.to_vector<float>();
   for (std::size_t k = 0; k < 16; ++k) EXPECT_NEAR(found[k], wanted[k], 1e-6);
-  // The buffers are those of the model, so that the average can be used as it is.
+  // The average has the buffers of the model, so that it can be used as it is.
   EXPECT_EQ(average.blocks[0].calls.item<int>(), 3);
   EXPECT_TRUE(array_equal(average.blocks[1].norm.var, state.params.blocks[1].norm.var));
   EXPECT_FALSE(average.blocks[0].calls.is_trained());
@@ -501,7 +502,7 @@ TEST(Metrics, AreSumsOverBatchesAndMeshes) {
 
 TEST(Metrics, SumsOfLongRunsAreExact) {
   metrics::Mean m;
-  m.total = full({}, 16777216.0);  // where f32 has no odd numbers
+  m.total = full({}, 16777216.0);  // above this number, f32 has no odd numbers
   m.count = full({}, 16777216, DType::i32);
   const auto more = jit([](metrics::Mean mean) {
     mean.update(ones({}));

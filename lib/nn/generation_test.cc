@@ -1,5 +1,5 @@
-// A cache of keys and values beside attention over the whole sequence, and tokens drawn from
-// logits.
+// Compares a cache of keys and values with attention over the whole sequence. Also tests tokens
+// drawn from logits.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
@@ -24,7 +24,7 @@ double largest_difference(const Array& a, const Array& b) {
   return max(abs(astype(a, DType::f32) - astype(b, DType::f32))).item<double>();
 }
 
-/// The layer applied to consecutive pieces of x of these sizes.
+/// Applies the layer to consecutive pieces of x that have these sizes.
 Array in_pieces(const SelfAttention& layer, const Array& x, const std::vector<std::int64_t>& sizes,
                 AttentionCache& cache) {
   auto step = jit(
@@ -90,7 +90,7 @@ TEST(SelfAttention, DropsProbabilitiesInTraining) {
   EXPECT_TRUE(array_equal(layer(x), without(x)));
   EXPECT_TRUE(array_equal(layer(x, Mode::train()), without(x)));
   const Array y = layer(x, Mode::train(Key(5)));
-  // What the layer does after its projections.
+  // The steps of the layer after its projections.
   const auto project = [&](const Param& kernel, const Param& bias) {
     return einsum("btf,fhd->bthd", x, kernel) + bias;
   };
@@ -104,7 +104,7 @@ TEST(SelfAttention, DropsProbabilitiesInTraining) {
   EXPECT_GT(largest_difference(y, layer(x, Mode::train(Key(6)))), 1e-2);
 }
 
-/// The layer in which each head of keys and values has been copied for the heads that share it.
+/// The same layer with each head of keys and values copied for every query head that shares it.
 MultiHeadAttention with_all_heads(const MultiHeadAttention& grouped,
                                   const AttentionOptions& options) {
   AttentionOptions all = options;
@@ -191,7 +191,7 @@ TEST(AttentionCache, RefusesWhatDoesNotFit) {
   EXPECT_THROW(layer(input(2, 1), halves), UserError);
 }
 
-/// How often each token is drawn.
+/// The number of times that each token is drawn.
 std::map<std::int32_t, int> counts_of(const std::vector<float>& logits,
                                       const SamplingOptions& options, std::int64_t draws = 4000) {
   const auto size = static_cast<std::int64_t>(logits.size());
@@ -224,7 +224,7 @@ TEST(Sample, DrawsWithTheProbabilitiesOfTheLogits) {
   expect_shares({.top_p = 0.75}, {0, 2 / 9.0, 3 / 9.0, 4 / 9.0});
   expect_shares({.top_p = 0.6}, {0, 0, 3 / 7.0, 4 / 7.0});
   expect_shares({.top_p = 0.01}, {0, 0, 0, 1});
-  // top_p counts what top_k leaves: 3/7 and 4/7.
+  // top_p applies to the tokens that top_k leaves, which have probabilities 3/7 and 4/7.
   expect_shares({.top_k = 2, .top_p = 0.5}, {0, 0, 0, 1});
   expect_shares({.top_k = 2, .top_p = 0.6}, {0, 0, 3 / 7.0, 4 / 7.0});
 }

@@ -1,4 +1,4 @@
-// Initialisers and layers against the values that JAX and Flax give for the same keys.
+// Compares initialisers and layers with the values that JAX and Flax give for the same keys.
 
 #include <cmath>
 #include <gtest/gtest.h>

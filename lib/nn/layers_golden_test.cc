@@ -1,5 +1,5 @@
-// Layers with their gradients and their state, and losses, have the numbers that Flax and Optax
-// printed; on meshes they have the bits that they have without one.
+// Compares layers with their gradients and state, and losses, with numbers that Flax and Optax
+// printed. On meshes they must have the same bits as without one.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
@@ -21,7 +21,7 @@ Array array_of(const Json& packed) {
   return array(packed["values"].get<std::vector<float>>(), packed["shape"].get<Shape>());
 }
 
-/// Equal up to some roundings of f32 of the largest element, or of `largest`.
+/// Expects equality up to a few f32 roundings of the largest element, or of `largest`.
 void expect_near(const Array& found, const Json& wanted, const std::string& name,
                  float largest = 1) {
   ASSERT_EQ(found.shape(), wanted["shape"].get<Shape>()) << name;
@@ -35,7 +35,7 @@ void expect_near(const Array& found, const Json& wanted, const std::string& name
 
 Array weighted(const Array& x) { return sum(reshape(x, {-1}) * cos(arange(x.size(), DType::f32))); }
 
-/// The layer with the recorded parameters.
+/// The layer with the recorded parameters in place of its own.
 template <typename Layer>
 Layer with_recorded(const Layer& layer, const Json& c) {
   return tree_map_with_path(
@@ -51,7 +51,7 @@ Layer with_recorded(const Layer& layer, const Json& c) {
       layer);
 }
 
-/// What a layer returns and what its derivative is.
+/// The result of a layer and its derivatives.
 template <typename Layer, typename Input>
 struct Result {
   Array y;
@@ -96,7 +96,8 @@ void expect_near_gradients(const Layer& found, const Json& c, const std::string&
   EXPECT_EQ(num_trained, c["gradients"].size());
 }
 
-/// Compares with the recorded numbers, and meshes of several layouts with no mesh.
+/// Compares the layer with the recorded numbers, and its results on several meshes with those on
+/// none.
 template <typename Layer, typename F>
 void check(const Layer& made, const Json& c, const F& apply) {
   const std::string name = c["name"].get<std::string>() + " " + c["options"].dump();
@@ -134,7 +135,7 @@ void check_plain(const Layer& layer, const Json& c) {
 template <typename Cell>
 void check_cell(const Json& c) {
   const std::int64_t inputs = c["x"]["shape"].back();
-  // Cells are one scope of a model: names of Linen's RNN begin with that of its cell.
+  // A cell is one scope of a model: parameter names of Linen's RNN begin with the name of its cell.
   const Cell made(Scope(Key(5)) / "cell", inputs, c["options"]["features"]);
   for (const Param& param : tree_params(made)) {
     const std::string path = param.path().substr(std::string("cell/").size());
@@ -188,7 +189,7 @@ TEST(LayersGolden, ValuesAndGradients) {
   EXPECT_EQ(counts.size(), 7U);
 }
 
-/// What the queries are made from, and what they see.
+/// The input from which queries are made, and the input that they attend to.
 struct Inputs {
   Array x, seen;
   TESSERA_TREE(x, seen)
@@ -217,7 +218,7 @@ void check_attention(const Json& c) {
   };
   const auto alone = evaluate(layer, inputs, apply);
   const auto after_reading = evaluate(layer, inputs, apply_read);
-  constexpr float kTerms = 16;  // of scores, which cancel where a query sees one key
+  constexpr float kTerms = 16;  // of the scores, which cancel where a query sees only one key
   for (const auto* found : {&alone, &after_reading}) {
     expect_near(found->y, c["y"], name);
     expect_near(found->x_gradient.x, c["x_gradient"], name, kTerms);

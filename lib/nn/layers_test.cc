@@ -1,4 +1,4 @@
-// Scans of layers, dropout and convolution; parameters are compared with Flax's in tests/programs.
+// Scans of layers, dropout and convolution. tests/programs compares the parameters with Flax's.
 
 #include <gtest/gtest.h>
 

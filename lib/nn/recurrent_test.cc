@@ -1,4 +1,4 @@
-// Recurrent networks over padded sequences have the bits of each sequence alone, without padding.
+// Recurrent networks over padded sequences have the bits of each sequence run alone, unpadded.
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -22,10 +22,10 @@ Array alone(const Array& x, std::size_t b) {
   return slice(slice(x, 0, row, row + 1), 1, 0, kLengths[b]);
 }
 
-/// The results of a sequence with zeros behind them.
+/// The results of a sequence, followed by zeros up to the padded length.
 Array padded(const Array& y) { return pad(y, {0, 0, 0}, {0, kTime - y.dim(1), 0}); }
 
-/// Element 0 of the batch of a tree, as its element b.
+/// Expects row b of each leaf of `all` to equal the only row of that leaf of `one`.
 template <typename Tree>
 void expect_rows(const Tree& all, const Tree& one, std::size_t b, const char* what) {
   const std::vector<Array> rows = tree_leaves(all), single = tree_leaves(one);
@@ -68,9 +68,9 @@ TEST(Rnn, LeavesPaddingOut) {
   check_cell<GRUCell>();
 }
 
-/// Adds up its inputs, and knows nothing of projections.
+/// Adds up its inputs; has no projections.
 struct Sum {
-  Array project = zeros({kInputs});  // a parameter of this name is no projection
+  Array project = zeros({kInputs});  // a parameter of this name is not a projection
   std::pair<Array, Array> operator()(const Array& carry, const Array& x) const {
     const Array next = carry + x + project;
     return {next, next};
@@ -88,7 +88,7 @@ TEST(Rnn, RunsCellsThatOnlyCompute) {
   EXPECT_TRUE(array_equal(last, sum));
 }
 
-/// The inputs of all positions are projected at once; a cell alone projects those of one.
+/// The network projects the inputs of all positions at once; a cell alone projects one position.
 TEST(Rnn, HasTheBitsOfItsCellAtEachPosition) {
   const Array x = Padded().x;
   const LSTMCell cell(Scope(Key(0)), kInputs, kFeatures);

@@ -1,4 +1,4 @@
-// Optimisers and schedules beside the numbers of Optax, and what they keep of parameters.
+// Compares optimisers and schedules with Optax's numbers. Also tests what they store per parameter.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-/// Of the largest element of an array: what f32 leaves of some updates.
+/// Relative to the largest element of an array: some updates are no more accurate than this in f32.
 constexpr double kTolerance = 2e-6;
-/// Matrices that are made orthogonal amplify it.
+/// Making matrices orthogonal amplifies that error.
 constexpr double kMuonTolerance = 2e-5;
 /// One rounding of bf16.
 constexpr double kNarrowTolerance = 1.0 / 256;
@@ -185,7 +185,7 @@ TEST(Optimizers, SlotsOfBf16AreF32) {
   }
 }
 
-// 0.9 times the least subnormal number is rounded to that number.
+// 0.9 times the smallest subnormal number rounds to that number itself.
 TEST(Optimizers, StateFadesToZeroWithoutGradients) {
   constexpr float kSmall = 3e-18F;  // its square times 0.001 is subnormal
   const std::vector<Param> params = {Param(ones({3, 4}), "kernel"), Param(ones({4}), "a/bias"),
@@ -230,7 +230,7 @@ TEST(Optimizers, SlotsOfOneNameAreKeptApart) {
   const State twice = chain({trace(0.5), trace(0.9)}).init(params);
   EXPECT_EQ(twice.slots.at("trace").size(), 2U);
   EXPECT_EQ(twice.slots.at("trace_2").size(), 2U);
-  // Muon's and Adam's are of different parameters.
+  // Muon's slots and Adam's belong to different parameters.
   const State state = muon().init(params);
   EXPECT_EQ(state.slots.size(), 2U);
   EXPECT_EQ(state.slots.at("mu").size(), 2U);

@@ -1,4 +1,4 @@
-// Stages that are cut by cost give the same bits as marked stages and as one device.
+// Stages that the compiler cuts by cost give the same bits as marked stages and as one device.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -35,7 +35,7 @@ Net make_net() {
 }
 
 struct Marks {
-  std::vector<std::int64_t> behind;  // layers that end a stage; empty: cut by cost
+  std::vector<std::int64_t> behind;  // the layers that end a stage; empty: cut by cost
 };
 
 /// The targets of the head are computed first, although they are read last.

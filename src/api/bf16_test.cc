@@ -1,4 +1,4 @@
-// bf16 through the public functions: what is rounded, and when.
+// bf16 through the public functions: which values are rounded, and when.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Bf16, ConvertsToTheNearestEven) {
   EXPECT_EQ(floats(bf16({std::numeric_limits<float>::max()}, {1})),
             (Values{std::numeric_limits<float>::infinity()}));
   EXPECT_TRUE(std::isnan(bf16({std::nanf("")}, {1}).item<float>()));
-  // A conversion to f32 first would give 2^24 + 2^16, which is a tie.
+  // Converting to f32 first would give 2^24 + 2^16, which is a tie between two bf16 numbers.
   const Array whole = array({16842753}, {1});
   EXPECT_EQ(floats(astype(whole, DType::bf16)), Values{16908288.0F});
   EXPECT_EQ(astype(bf16({-3.75F, 300.0F}, {2}), DType::i32).to_vector<std::int32_t>(),
@@ -101,14 +101,14 @@ TEST(Bf16, ContractionsAreAddedInF32) {
   EXPECT_EQ(floats(grad_of_a(a)), Values(2000, 3.03125F));
 }
 
-/// The names of the units of this machine.
+/// The names of the dot units that this machine has.
 std::vector<std::string_view> dot_units() {
   std::vector<std::string_view> names;
   for (const DotUnit unit : compile::dot_units()) names.push_back(name(unit));
   return names;
 }
 
-// Factors of about 2^-63: their products are subnormal or slightly larger.
+// Factors of about 2^-63, whose products are subnormal or slightly larger.
 Array tiny(const Shape& shape, std::int64_t seed) {
   return astype(testing::numbers(shape, seed) * 0x1p-63, DType::bf16);
 }

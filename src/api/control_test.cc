@@ -54,7 +54,7 @@ TEST(Scan, CapturesArraysAndHasAGradient) {
   EXPECT_TRUE(array_equal(same, gradient));
 }
 
-/// Each round adds to the parts of the gradient that it has read, not to all of it.
+/// Each round adds only to those parts of the gradient that belong to the rows it reads.
 TEST(Scan, GradientsOfReadsChangeParts) {
   const Array table = reshape(sin(iota_array(16 * 1024)), {16, 1024});
   const auto loss = [](Array x) {
@@ -80,7 +80,7 @@ TEST(Scan, GradientsOfReadsChangeParts) {
   }
 }
 
-/// h = tanh(h w + x_t v), where few rows are multiplied: w and v are read in each round.
+/// h = tanh(h w + x_t v) with few rows, so that each round reads w and v.
 Array recurrent_loss(Array w, Array v, Array xs, bool is_unrolled) {
   const auto round = [&](Array h, Array x) {
     return tanh(dot(h, w) + dot(x, v)) - dot(h, w) * 0.1;
@@ -96,7 +96,7 @@ Array recurrent_loss(Array w, Array v, Array xs, bool is_unrolled) {
   return sum(square(scan(step, h, xs).first));
 }
 
-/// What the rounds add to the gradient of a matrix is one product after the loop.
+/// The contributions of all rounds to the gradient of a matrix are one product after the loop.
 TEST(Scan, GradientsOfMatricesAreProductsOverAllRounds) {
   const auto gradients = [](bool is_unrolled) {
     return [=](Array w, Array v, Array xs) {
@@ -127,7 +127,7 @@ TEST(Scan, GradientsOfMatricesAreProductsOverAllRounds) {
   }
 }
 
-/// What each round reads and what comes in for its result are at hand for all rounds.
+/// The inputs of all rounds and the cotangents of their results are available at once.
 TEST(Scan, GradientsOfWhatRoundsGiveAreOneProduct) {
   const Array w = sin(reshape(iota_array(12), {3, 4}));
   const Array xs = sin(reshape(iota_array(5 * 50 * 3), {5, 50, 3}));
@@ -246,7 +246,7 @@ TEST(Remat, KeepsValuesAndComputesAgain) {
   EXPECT_EQ(count(plain, " = tanh"), 4);
   EXPECT_EQ(count(saved, " = tanh"), 8);
   const auto dots_saved = [&](Array y) { return sum(remat(layer, RematPolicy::dots_saveable)(y)); };
-  EXPECT_EQ(count(dots_saved, " = dot_general"), 4);  // as without remat
+  EXPECT_EQ(count(dots_saved, " = dot_general"), 4);  // the same number as without remat
   EXPECT_EQ(count(dots_saved, " = tanh"), 4);
 }
 
@@ -258,7 +258,7 @@ TEST(CustomVjp, UsesTheGivenDerivative) {
   const auto [value, gradient] = value_and_grad([&](Array x) { return f(x) * 2; })(full({}, 3.0F));
   EXPECT_EQ(value.item<float>(), 18.0F);
   EXPECT_EQ(gradient.item<float>(), 600.0F);
-  // The second derivative is that of the user's backward function.
+  // The second derivative differentiates the user's backward function.
   EXPECT_EQ(grad([&](Array x) { return grad(f)(x); })(full({}, 3.0F)).item<float>(), 100.0F);
 }
 

@@ -1,5 +1,5 @@
-// vjp, jvp, Jacobians and Hessians: the numbers that JAX printed, differences of values, and equal
-// bits on meshes.
+// vjp, jvp, Jacobians and Hessians. Compared with numbers that JAX printed and with finite
+// differences; the bits must be equal on all meshes.
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(Derivatives, AreDifferencesOfValues) {
   }
 }
 
-/// A function made of random ops, of arrays [3, 3].
+/// A function made of random ops on arrays of shape [3, 3].
 class RandomFunction {
  public:
   explicit RandomFunction(std::uint32_t seed) : random_(seed) {}
@@ -199,7 +199,7 @@ TEST(Derivatives, OfEachOther) {
   const auto product = jvp(grad(f), v)(x).second.to_vector<float>();
   const auto wanted = matmul(hessian(f)(x), v).to_vector<float>();
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(product[i], wanted[i], 1e-5);
-  // The derivative of a tangent is that of the product with the gradient.
+  // The gradient of a jvp equals the jvp of the gradient.
   const auto third = grad([&](const Array& a) { return jvp(f, v)(a).second; })(x);
   const auto same = jvp(grad(f), v)(x).second;
   const auto a = third.to_vector<float>(), b = same.to_vector<float>();

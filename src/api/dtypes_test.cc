@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kLarge = (std::int64_t{1} << 60) + 3;  // no double
+constexpr std::int64_t kLarge = (std::int64_t{1} << 60) + 3;  // not representable as a double
 
 TEST(Dtypes, KeepTheirElements) {
   EXPECT_EQ(array<std::int64_t>({kLarge, -kLarge}).to_vector<std::int64_t>(),
@@ -59,7 +59,7 @@ TEST(Dtypes, ProductsOfDoublesAreSummedAsDoubles) {
 }
 
 TEST(Dtypes, HalvesAreSummedInSinglePrecision) {
-  // In f16, ones that are added one by one stop at 2048.
+  // Adding ones one by one in f16 would stop at 2048.
   EXPECT_EQ(sum(ones({4000}, DType::f16)).item<float>(), 4000.0F);
   EXPECT_EQ(matmul(ones({1, 4000}, DType::f16), ones({4000, 1}, DType::f16)).item<float>(),
             4000.0F);
@@ -116,7 +116,7 @@ TEST(Dtypes, AttentionOfDoublesIsThatOfFloats) {
 }
 
 TEST(Dtypes, AreConvertedOnce) {
-  // Between two halves, by less than f32 can tell.
+  // Between two f16 numbers, but so close to the middle that f32 cannot tell.
   const Array x = array<double>({1.0 + 0x1p-11 + 0x1p-40, 1.0 + 0x1p-11 - 0x1p-40});
   EXPECT_EQ(astype(astype(x, DType::f16), DType::f64).to_vector<double>(),
             (std::vector<double>{1.0 + 0x1p-10, 1.0}));

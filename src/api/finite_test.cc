@@ -1,4 +1,4 @@
-// JitOptions::check_finite names the op that makes a NaN or an infinity.
+// JitOptions::check_finite names the op that produces a NaN or an infinity.
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
@@ -19,7 +19,7 @@ auto checked(F f, std::vector<int> donated = {}) {
   return jit(f, {.donate_argnums = std::move(donated), .name = "f", .check_finite = true});
 }
 
-/// What the call of a checked function throws.
+/// The mistake that a call of a checked function throws.
 template <typename F, typename... Args>
 Mistake mistake_of(const F& f, Args&&... args) {
   try {
@@ -32,14 +32,14 @@ Mistake mistake_of(const F& f, Args&&... args) {
   return {.what = "", .cure = ""};
 }
 
-/// Each line of a test is another one.
+/// The number of the line that calls it.
 std::uint32_t here(std::source_location where = std::source_location::current()) {
   return where.line();
 }
 
 TEST(CheckFinite, NamesTheOpAndItsLine) {
   const use_mesh mesh(make_mesh({{"data", 4}}));
-  const Array x = device_put(numbers({8, 3}, 1), P{"data"});  // some are negative
+  const Array x = device_put(numbers({8, 3}, 1), P{"data"});  // some elements are negative
   std::uint32_t line = 0;
   const auto f = checked([&](const Array& a) {
     line = here() + 1;
@@ -83,7 +83,7 @@ TEST(CheckFinite, LooksIntoDerivatives) {
       << mistake.found;
 }
 
-/// Large products are computed by the host engine.
+/// The host engine computes large products.
 TEST(CheckFinite, NamesLargeProducts) {
   const auto f = checked([](const Array& a) { return sum(matmul(a * 1e30F, a * 1e30F)); });
   const Mistake mistake = mistake_of(f, ones({128, 128}));
@@ -119,7 +119,7 @@ TEST(CheckFinite, DonatedArgumentsKeepTheirValues) {
   EXPECT_THROW(good.to_vector<float>(), UserError);
 }
 
-/// Chains of ops that are finite for these arguments, with one logarithm of negative numbers.
+/// Chains of ops that are finite for these arguments, except one logarithm of negative numbers.
 TEST(CheckFinite, FindsWhatIsPlantedInRandomChains) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -37,12 +37,12 @@ TEST(Grad, PassesByLoopsThatReadStoppedValues) {
     return while_loop([](const Array& c) { return sum(c) < 10; },
                       [](const Array& c) { return c * 2; }, start);
   };
-  const Array x = array({1.0F, 2.0F});  // becomes 4, 8
+  const Array x = array({1.0F, 2.0F});  // the loop doubles it to 4, 8
   const auto loss = [&](const Array& y) { return sum(y * doubled(stop_gradient(y))); };
   EXPECT_TRUE(array_equal(grad(loss)(x), array({4.0F, 8.0F})));
   EXPECT_TRUE(
       array_equal(jit([&](const Array& y) { return grad(loss)(y); })(x), array({4.0F, 8.0F})));
-  // In the body of a scan, and of a function with nested ones.
+  // The loop is in the body of a scan, which is nested in another function.
   const auto scanned = [&](const Array& y) {
     const auto step = [&](const Array& c, const Array& row) {
       const Array next = c * row + sum(doubled(stop_gradient(stack({row, row}))));

@@ -54,7 +54,7 @@ TEST(Jit, CapturedArraysAreInputs) {
   Array captured = array({10.F});
   auto f = jit([&](Array x) { return x + captured; });
   EXPECT_EQ(f(array({1.F})).item<float>(), 11.0F);
-  captured = array({20.F});  // captured when traced, so the new value is not used
+  captured = array({20.F});  // f keeps using the array that it captured when traced
   EXPECT_EQ(f(array({1.F})).item<float>(), 11.0F);
 }
 
@@ -250,7 +250,7 @@ TEST(Jit, ForgetsWhatWasNotCalledForTheLongestTime) {
   EXPECT_EQ(f.num_traces(), kMost);
   lower(1);
   EXPECT_EQ(f.num_traces(), kMost);
-  lower(kMost + 1);  // takes the place of size 2
+  lower(kMost + 1);  // evicts the program of size 2
   lower(1);
   EXPECT_EQ(f.num_traces(), kMost + 1);
   lower(2);

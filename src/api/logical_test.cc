@@ -1,4 +1,4 @@
-// Logical names: Flax's translation on random rules, constraints, boxes, rules in scope.
+// Logical names: Flax's translation of random rules, constraints, boxes, and rules in scope.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -124,7 +124,7 @@ TEST(Boxes, DifferInTheKindOfTheirNamesAlone) {
   EXPECT_TRUE(logical_names.is_logical());
 }
 
-/// The spec of a result that is constrained inside of a jitted function.
+/// The spec of a result that is constrained inside a jitted function.
 PartitionSpec spec_inside(const PartitionSpec& names, const LogicalConstraint& options) {
   auto f = jit([&](Array x) { return with_logical_constraint(x * 2, names, options); });
   return f(ones({8, 8})).sharding().spec;

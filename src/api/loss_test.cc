@@ -1,4 +1,4 @@
-// Cross-entropies against products and log_softmax, and the same bits on every mesh.
+// Compares cross-entropies with products and log_softmax, and expects the same bits on every mesh.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-/// Numbers of classes with one block, several blocks, several groups, and both.
+/// Numbers of classes that need one block, several blocks, several groups, and both.
 constexpr std::int64_t kClasses[] = {1, 7, 512, 4099, 5000, 8194, 8208};
 
 struct Problem {
@@ -20,7 +20,7 @@ struct Problem {
   explicit Problem(std::int64_t classes, std::uint32_t seed = 0)
       : x(random::normal(random::fold_in(Key(3), seed), {4, 6, 8})),
         kernel(random::normal(random::fold_in(Key(4), seed), {8, classes})),
-        // Some are no classes.
+        // Some labels are not valid classes.
         labels(random::randint(Key(5), {4, 6}, -1, static_cast<std::int32_t>(classes) + 1)) {}
 };
 

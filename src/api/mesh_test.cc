@@ -1,4 +1,4 @@
-// The public interface on meshes: the same bits on every mesh, and what programs report.
+// The public interface on meshes: the same bits on every mesh, and the reports of programs.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -100,7 +100,7 @@ TEST(Meshes, ConstraintsLeaveUnconstrainedDimensionsOpen) {
     return with_sharding_constraint(v, P{none, "model"});
   })(x);
   EXPECT_EQ(closed.sharding().spec, (P{none, "model"}));
-  // Outside of jit open dimensions stay as they are, unless their axis is needed.
+  // Outside jit, open dimensions keep their sharding, unless its axis is needed elsewhere.
   EXPECT_EQ(with_sharding_constraint(x, P{unconstrained, "model"}).sharding().spec,
             (P{"data", "model"}));
   EXPECT_EQ(with_sharding_constraint(x, P{unconstrained, "data"}).sharding().spec,

@@ -1,5 +1,5 @@
-// The public interface of pipelines: the bits are those of a plain loop, for every schedule, number
-// of stages and mesh.
+// The public interface of pipelines. For every schedule, number of stages and mesh, the bits equal
+// those of a plain loop.
 #include <gtest/gtest.h>
 
 #include "api/test_support.h"
@@ -25,7 +25,7 @@ struct Outcome {
   Array loss, losses;
 };
 
-/// Runs two steps. The second one takes what the first one returned.
+/// Runs two steps. The second one takes the results of the first one.
 Outcome run(const Schedule& schedule, const MpmdMesh& mesh, std::int64_t microbatches) {
   const auto step =
       mpmd_jit_with_loop([&](Net net, Batch batch) { return step_of(net, batch, schedule); }, mesh,
@@ -147,15 +147,15 @@ void expect_gradients_of_the_loop(const Schedule& schedule, std::int64_t devices
   for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
 }
 
-// With three devices, the boundaries of their rows are not boundaries of grains. So a weight's
+// With three devices, the row boundaries of the weights are not grain boundaries. So a weight's
 // gradient is split over its columns, but the sum of the gradients is not.
 TEST(Pipeline, SumsThatLieOtherwiseThanWhatIsAdded) {
   for (const Schedule& schedule : {Schedule(ZeroBubble{2}), Schedule(ZBH2{2}), Schedule(GPipe{2})})
     expect_gradients_of_the_loop(schedule, 3, numbers({4, 3, 8, kWidth}));
 }
 
-// If both halves of a backward pass form one task, it has the operands of the whole backward task
-// in another order. Here all operands have one type, so types cannot tell them apart.
+// A task that fuses both halves of a backward pass has the operands of the whole backward task in
+// another order. Here all operands have the same type, so types cannot tell the two apart.
 TEST(Pipeline, HalvesThatAreFusedAndWholeBackwardTasks) {
   const FixedSchedule schedule = read_schedule(
       "fwd_0__0,fwd_0__1,fwd_0__2,fwd_0__3,bwdA_0__0+bwdW_0__0,bwd_0__1,bwdA_0__2+bwdW_0__2,"
@@ -208,8 +208,8 @@ TEST(Pipeline, ArraysLiveWhereTheyAreUsed) {
   EXPECT_EQ(mesh.unstack().size(), 4U);
 }
 
-/// The shardings that a step wants for its arguments name the groups, and what makes the arguments
-/// can place them there at once.
+/// The shardings that a step reports for its arguments name the groups. Functions that make the
+/// arguments can therefore place them there directly.
 TEST(Pipeline, ArgumentsAreMadeInTheirGroups) {
   const MpmdMesh mesh = groups(4);
   const use_mesh scope(mesh.group_mesh());
@@ -236,7 +236,7 @@ TEST(Pipeline, ArgumentsAreMadeInTheirGroups) {
     expect_same_bits(leaves[i], tree_leaves(make_net())[i]);
   }
   expect_same_bits(step(made, make_batch(4)), step(make_net(), make_batch(4)));
-  // An output that is an input, and what a pipeline returns, go where they are asked as well.
+  // Outputs that are inputs, and results of a pipeline, also go to the groups asked for.
   NamedSharding second(mesh.group_mesh(), P{});
   second.mpmd_idxs = {2};
   const Array moved = jit([](Array x) { return x; }, {.out_shardings = second})(ones({3}));

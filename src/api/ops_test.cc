@@ -171,7 +171,7 @@ TEST(Ops, ErrorsNameShapesParametersAndLines) {
             "einsum: \"ijk\" has 3 letters for an array of rank 2");
 }
 
-/// Arrays of more elements than one part of a kernel takes.
+/// Arrays with more elements than one part of a kernel takes.
 struct Large {
   Array cube = testing::numbers({40, 63, 64}, 1);
   Array line = testing::numbers({1, 300, 400}, 2);

@@ -190,8 +190,8 @@ TEST(Random, GammaHasItsMomentsInEachDtype) {
   }
 }
 
-/// Printed by jax 0.10.2 in f64: samples and gradients of jax.random.gamma(jax.random.key(5),
-/// alpha).
+/// Printed by jax 0.10.2 in f64: samples of jax.random.gamma(jax.random.key(5), alpha) and their
+/// gradients.
 TEST(Random, GammaHasTheDerivativeOfJax) {
   const std::vector<double> alphas = {1e-2, 0.3, 0.9, 1.0, 1.5, 3.0, 12.0, 100.0, 5e3};
   const std::vector<double> samples = {
@@ -219,7 +219,8 @@ TEST(Random, GammaHasTheDerivativeOfJax) {
   }
 }
 
-/// F(x, alpha) is the same along the derivative: of the mean over many numbers it is that of alpha.
+/// The derivative of a sample x keeps the distribution function F(x, alpha) constant. So the
+/// derivative of the mean of many samples is that of their expected value, alpha.
 TEST(Random, GammaDerivativesHaveTheMeanOfAlpha) {
   constexpr std::int64_t kCount = 20000;
   for (const double alpha : {0.2, 1.0, 6.0, 80.0}) {

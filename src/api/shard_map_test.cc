@@ -1,4 +1,5 @@
-// shard_map and collectives over mapped axes. Small values are those that JAX gives.
+// shard_map and collectives over mapped axes. Expected values of small arrays are those that JAX
+// gives.
 #include <gtest/gtest.h>
 
 #include <tessera/control.h>
@@ -156,7 +157,7 @@ TEST(ShardMap, CollectivesAreThoseOfTheMesh) {
   EXPECT_EQ(kinds([](Array t) { return with_sharding_constraint(t * 2, P{}); }, P{"model"},
                   P{"model"}, ring()),
             Kinds());
-  // The sum of the received elements is not moved in front of the all_to_all.
+  // The compiler does not move the sum of the received elements in front of the all_to_all.
   EXPECT_EQ(kinds([](Array t) { return sum(all_to_all(t, "model", 1, 0, true), 0, keepdims); },
                   P{"model"}, P{none, "model"}, ring()),
             Kinds{"all_to_all " + std::to_string(tile * 3 / 4)});
@@ -224,7 +225,7 @@ TEST(ShardMap, DerivativesFromOutside) {
     return sum(
         shard_map(f, {.mesh = ring(), .in_specs = {P{"model"}}, .out_specs = P{"model"}})(v));
   };
-  // Four times the sum of x[i] * x[i - 2].
+  // The gradient of four times the sum of x[i] * x[i - 2].
   EXPECT_EQ(grad(moved)(x).to_vector<float>(), (Floats{8, 12, 16, 24, 32, 40, 16, 20}));
 }
 
@@ -259,7 +260,7 @@ TEST(ShardMap, AxesThatAreLeftOutAreLeftToTheCompiler) {
 }
 
 TEST(ShardMap, LoopsAndBranchesWithin) {
-  // A reduction around the ring, by hand.
+  // A reduction around the ring, written by hand.
   const auto around = [](Array t) {
     auto step = [](std::pair<Array, Array> carry, Array) {
       const Array next = ppermute(carry.second, "model", {{0, 1}, {1, 2}, {2, 3}, {3, 0}});

@@ -1,5 +1,5 @@
-// The arguments alone decide what counts as state: donating an array, or wrapping it elsewhere,
-// changes neither shardings nor collectives.
+// Only the arguments themselves decide what counts as state. Donating an array, or wrapping it
+// elsewhere, changes neither shardings nor collectives.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>
@@ -71,7 +71,7 @@ TEST(State, DonatingChangesNeitherShardingsNorCollectives) {
   }
 }
 
-/// Trains a model whose parameters have paths and specs of their own.
+/// Trains a model whose parameters have paths and specs that contain `number`.
 void train_once(std::int64_t number) {
   const std::string scope = "block_" + std::to_string(number);
   Model model = {Param(numbers({8, 16}, 1), scope + "/up", P{none, scope.c_str()}),
@@ -95,7 +95,7 @@ void train_once(std::int64_t number) {
 }
 
 TEST(State, WhatIsKnownOfParametersGoesWithThem) {
-  train_once(0);  // leaves the programs of eager ops, with the placements of their arguments
+  train_once(0);  // leaves behind programs of eager ops, with the placements of their arguments
   const std::size_t before = detail::num_interned();
   for (std::int64_t number = 1; number <= 20; ++number) {
     train_once(number);
@@ -112,7 +112,7 @@ TEST(State, EqualParametersAreKnownOnceWhileOneLives) {
   first.reset();
   EXPECT_EQ(detail::num_interned(), one);
   EXPECT_EQ(second.path(), "w");
-  // A path of the same address as one that is gone is another argument of a jitted function.
+  // A jitted function must not mistake a new path for an earlier one that had the same address.
   auto f = jit([](const Param& p) { return p * 2.0; });
   for (int i = 0; i < 8; ++i) f(Param(numbers({2}), "path_" + std::to_string(i)));
   EXPECT_EQ(f.num_traces(), 8);
@@ -150,8 +150,9 @@ TEST(State, DonatedBuffersAreTakenWhereTheLayoutIsTheSame) {
   EXPECT_EQ(kept.results - donated.results, 2 * 8 * 16 * 4 / 4);
 }
 
-/// The plan of a program that captures its tied weights, which are split over the devices of the
-/// batch. If the weights are state, they are gathered; otherwise the batch is, if it is smaller.
+/// The plan of a program that captures its tied weights, which are split over the same devices as
+/// the batch. If the weights are state, they are gathered. Otherwise the batch is gathered, if it
+/// is smaller.
 std::string captured_plan(const Array& weights) {
   const Array x = device_put(numbers({16, 8}), P{"data"});
   return jit([&](const Array& batch) { return tied(weights, batch); }).lower(x).partitioned_ir();

@@ -1,4 +1,4 @@
-// Several threads of a program call jitted functions, eager ops and settings at the same time.
+// Several threads of a program use jitted functions, eager ops and settings at the same time.
 #include <atomic>
 #include <gtest/gtest.h>
 #include <map>
@@ -30,7 +30,7 @@ std::tuple<Model, Array> step(const Model& model, const Array& x) {
   return {tree_map([](const Array& p, const Array& g) { return p - 0.1 * g; }, model, grads), loss};
 }
 
-/// Trains a model; its losses and its last weights.
+/// Trains a model and returns its losses and its last weights.
 template <typename Step>
 Floats train(Step& step, std::int64_t seed, const Array& x) {
   Model model = model_of(seed);
@@ -45,7 +45,7 @@ Floats train(Step& step, std::int64_t seed, const Array& x) {
   return values;
 }
 
-/// Calls `body` with the numbers from 0 to `count` - 1, each in a thread of its own.
+/// Calls `body` with the numbers from 0 to `count` - 1, each in its own thread.
 template <typename Body>
 void in_threads(int count, const Body& body) {
   std::vector<std::thread> threads;
@@ -57,7 +57,7 @@ TEST(Threads, EightTrainTheirOwnModels) {
   const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
   const auto batch = [&](int i) {
     const Array x = numbers({16, 12}, 100 + i);
-    // Some of the threads use a mesh, which makes other programs.
+    // Some of the threads use a mesh, which requires other programs.
     return i % 2 == 0 ? x : device_put(x, NamedSharding(mesh, P{"data"}));
   };
   auto shared = jit(step, {.donate_argnums = {0}});
@@ -139,13 +139,13 @@ TEST(Context, ItsProgramsAndTheirPlacementsAreFreed) {
     EXPECT_FALSE(of_array.expired());
     EXPECT_FALSE(of_program.expired());
     context.reset();
-    EXPECT_FALSE(of_array.expired());  // in the cache of the jitted function
+    EXPECT_FALSE(of_array.expired());  // the cache of the jitted function still holds it
     EXPECT_TRUE(of_program.expired());
   }
   EXPECT_TRUE(of_array.expired());
 }
 
-/// The most parts of a task of an execution.
+/// The largest number of parts of any task of an execution.
 std::size_t most_parts(const run::EngineTrace& trace) {
   std::size_t most = 0;
   for (const run::ExecutionTrace& execution : trace.executions) {
@@ -178,7 +178,7 @@ TEST(Context, ItsProgramsAreCutForItsThreads) {
             "Context: the number of threads is out of range");
 }
 
-/// A random function of a 16x16 matrix: products, elementwise ops, reductions and a loop.
+/// A random function of a 16x16 matrix, made of products, elementwise ops, reductions and a loop.
 Array random_function(std::uint32_t seed, Array x) {
   std::minstd_rand random(seed);
   std::vector<Array> made = {x};
@@ -214,7 +214,7 @@ Array random_function(std::uint32_t seed, Array x) {
   return all;
 }
 
-/// Functions and arguments that threads share.
+/// Functions and arguments that the threads share.
 struct RandomCases {
   static constexpr std::uint32_t kCount = 24;
   std::vector<Array> arguments;
@@ -261,7 +261,7 @@ TEST(Threads, EightRunRandomPrograms) {
             found = donating[i](x * 1.0);
             break;
           case 2:
-            // Another array holds the buffers that are given away.
+            // Another array holds the buffers that are donated.
             found = donating[i](forward(x));
             break;
           default:
@@ -298,7 +298,7 @@ TEST(Threads, ACallReadsItsSettingsOnce) {
   }
   is_over = true;
   changer.join();
-  // A program that is kept for a number of grains must have been traced with that number.
+  // A program cached for a number of grains must have been traced with that number.
   for (const auto& [grains, wanted] : {std::pair(1, few), std::pair(8, many)}) {
     set_grains(grains);
     for (auto& f : functions) ASSERT_EQ(f(x).item<float>(), wanted) << "grains " << grains;

@@ -26,7 +26,7 @@ void expect_close(const Array& found, const Array& wanted) {
   }
 }
 
-/// Expects vmap(f)(x), traced or not, to equal f of each row.
+/// Expects vmap(f)(x), traced or not, to equal f applied to each row.
 template <typename F>
 void expect_rows(F f, const Array& x) {
   const Array found = vmap(f)(x);

@@ -17,7 +17,7 @@ using testing::numbers;
 
 using Floats = std::vector<float>;
 
-/// f of each row, stacked.
+/// f applied to each row, stacked.
 template <typename F>
 Array stacked_rows(F f, const Array& x) {
   std::vector<Array> rows;
@@ -59,7 +59,7 @@ TEST(Vmap, TakesAndReturnsTrees) {
   EXPECT_EQ(number, 7);
   EXPECT_EQ(copy.w.path(), "w");
   expect_same_bits(second, pair.second);
-  // What does not depend on the batch is repeated.
+  // Results that do not depend on the batch are repeated.
   expect_same_bits(copy.b, stack({model.b, model.b, model.b, model.b}));
   for (std::int64_t i = 0; i < 4; ++i) {
     expect_same_bits(y[i], dot(pair.first[i], model.w) * 2.0 + model.b);
@@ -150,7 +150,7 @@ TEST(Vmap, DrawsTheNumbersOfEachKey) {
     EXPECT_EQ(bits[i].item<std::uint32_t>(), row_bits.item<std::uint32_t>());
     EXPECT_EQ(order[i].to_vector<std::int32_t>(), row_order.to_vector<std::int32_t>());
   }
-  // A number for each element folded into one key.
+  // Each element is a number to fold into the same key.
   const Array folded = vmap([](Array n) { return random::fold_in(Key(3), n).data(); })(arange(4));
   EXPECT_EQ(folded[2].to_vector<std::uint32_t>(),
             random::fold_in(Key(3), 2).data().to_vector<std::uint32_t>());

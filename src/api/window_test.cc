@@ -45,7 +45,7 @@ TEST(Conv, GroupsAreConvolutionsOfTheirChannels) {
   EXPECT_TRUE(array_equal(grouped, concatenate(parts, 3)));
 }
 
-// With this many channels, gradients of kernels gather what they read.
+// With this many channels, the gradients of kernels gather the elements that they read.
 TEST(Conv, GradientsHaveTheBitsOfTheReferenceEngine) {
   const std::vector<ConvOptions> forms = {
       {.padding = {{{1, 1}, {1, 1}}}},
@@ -131,7 +131,7 @@ TEST(Lines, CumulateAndSelect) {
   EXPECT_EQ(mistake_of([&] { top_k(x, 4); }).wanted, "0 <= k <= 3");
 }
 
-/// Expects `f` of a large array, which is computed in parts, to equal `f` of each row.
+/// Expects `f` of a large array, which is computed in parts, to equal `f` applied to each row.
 template <typename F>
 void expect_rows(const F& f, const Array& x) {
   std::vector<Array> rows;

@@ -1,4 +1,4 @@
-// The definitions of the units, by sums that tell them apart.
+// Tests the definitions of the dot units with sums that tell the units apart.
 #include "base/dot_unit.h"
 
 #include <bit>
@@ -20,7 +20,7 @@ TEST(DotSum, AmxAddsEvenAndOddTermsOfBlocks) {
   const std::vector<float> terms = {0x1p24F, 1.0F, -0x1p24F, 1.0F};
   EXPECT_EQ(sum_of(DotUnit::portable, terms), 1.0F);
   EXPECT_EQ(sum_of(DotUnit::amx_bf16, terms), 2.0F);
-  // In one block the even terms cancel. The term with number 32 is in the next one.
+  // In the first block the even terms cancel. The term with number 32 is in the second block.
   std::vector<float> two(33);
   two[0] = 0x1p24F;
   two[1] = 1.0F;
@@ -28,7 +28,7 @@ TEST(DotSum, AmxAddsEvenAndOddTermsOfBlocks) {
   EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 1.0F);
   std::swap(two[30], two[32]);
   EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 0.0F);
-  // Products, halves of blocks and sums of blocks that are subnormal become zeros.
+  // Subnormal products, half-block sums and sums of blocks become zeros.
   DotSum tiny(DotUnit::amx_bf16);
   tiny.add(-0x1p-70F, 0x1p-70F);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(tiny.value()), 0U);

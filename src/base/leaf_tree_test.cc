@@ -14,7 +14,7 @@ Counts counts_of(const Counts& sizes, std::int64_t grains = 8) {
 
 TEST(LeafCounts, OneDimensionHasGrainsLeaves) {
   EXPECT_EQ(counts_of({256}), Counts({8}));
-  EXPECT_EQ(counts_of({5}), Counts({8}));  // some are empty
+  EXPECT_EQ(counts_of({5}), Counts({8}));  // some leaves are empty
   EXPECT_EQ(counts_of({1}), Counts({1}));
   EXPECT_EQ(counts_of({0}), Counts({8}));
   EXPECT_EQ(counts_of({256}, 24), Counts({24}));
@@ -29,7 +29,7 @@ TEST(LeafCounts, LaterDimensionsShareWhileLeavesAreLarge) {
   EXPECT_EQ(counts_of({4, 4}), Counts({8, 1}));
   EXPECT_EQ(counts_of({64, 64, 64}), Counts({8, 8, 8}));
   EXPECT_EQ(counts_of({8, 64, 16}), Counts({8, 8, 4}));
-  // The share doubles, so it never passes `grains`.
+  // The share doubles each time, so it never exceeds `grains`.
   EXPECT_EQ(counts_of({4096, 4096}, 24), Counts({24, 16}));
 }
 
@@ -55,7 +55,7 @@ TEST(LeafStart, LeavesCoverTheDimensionInOrder) {
   }
 }
 
-/// Records in which order it was added.
+/// Records the order in which terms were added.
 struct Term {
   std::string text = "0";
   friend Term operator+(const Term& a, const Term& b) {
@@ -63,7 +63,7 @@ struct Term {
   }
 };
 
-/// [begin, end) splits at begin + the largest power of two below its length.
+/// The range [begin, end) splits at begin + the largest power of two below its length.
 std::string tree_text(int begin, int end) {
   if (end - begin == 1) return std::to_string(begin);
   int half = 1;
@@ -90,7 +90,8 @@ TEST(TreeSum, NothingIsZeroAndASumCanStartAgain) {
 }
 
 TEST(TreeSum, SubtreesOfDevicesGiveTheWholeTree) {
-  // 8 grains on 1, 2, 4 or 8 devices: each sums its own, and the tree goes on over the devices.
+  // 8 grains on 1, 2, 4 or 8 devices: each device sums its own; the tree continues over the
+  // devices.
   for (int devices : {1, 2, 4, 8}) {
     TreeSum<Term> whole;
     for (int device = 0; device < devices; ++device) {

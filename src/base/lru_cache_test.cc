@@ -25,7 +25,7 @@ TEST(LruCache, HoldsTheSameAsAList) {
   constexpr std::size_t kMost = 5;
   std::minstd_rand random(3);
   LruCache<unsigned> cache(kMost);
-  std::vector<std::pair<std::string, unsigned>> list;  // the item looked up last is at the end
+  std::vector<std::pair<std::string, unsigned>> list;  // the most recently used item is at the end
   for (unsigned i = 0; i < 10'000; ++i) {
     const std::string key =
         "a key that is long enough to be on the heap " + std::to_string(random() % 9);

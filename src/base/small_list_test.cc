@@ -10,8 +10,8 @@ using List = SmallList<int, 4>;
 
 std::vector<int> items(const List& list) { return {list.begin(), list.end()}; }
 
-/// Does the same to a SmallList and to a vector, up to and past the size at which the list
-/// allocates memory.
+/// Applies the same operations to a SmallList and to a vector, up to and past the size at which the
+/// list allocates memory.
 TEST(SmallList, IsAVector) {
   List list;
   std::vector<int> same;

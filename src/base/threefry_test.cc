@@ -12,10 +12,10 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::uint32_t>;
 
-// The known answer of the paper's library, at compile time.
+// The known answer from the paper's library, checked at compile time.
 static_assert(threefry2x32({0, 0}, 0, 0) == std::array<std::uint32_t, 2>{0x6B200159U, 0x99BA4EFEU});
 
-/// Words of a recorded array, whose shape must hold them all.
+/// The words of a recorded array. Checks that their number matches the shape.
 Words values_of(const json& array) {
   std::size_t count = 1;
   for (const json& size : array.at("shape")) count *= size.get<std::size_t>();
@@ -30,7 +30,7 @@ Words words_of(const std::vector<KeyData>& keys) {
   return words;
 }
 
-/// `7` of `fold_in(key,7)`.
+/// The number 7 in the name `fold_in(key,7)`.
 std::uint32_t number_after_comma(const std::string& name) {
   return static_cast<std::uint32_t>(std::stoul(name.substr(name.find(',') + 1)));
 }

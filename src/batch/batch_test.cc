@@ -1,4 +1,5 @@
-// What is batched, and ops with nested functions. Rows of all ops: tests/ops/batch_test.cc.
+// Which values are batched, and ops with nested functions. tests/ops/batch_test.cc tests rows of
+// all ops.
 #include "batch/batch.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +86,7 @@ TEST(Batch, KeepsSharedOperandsOfABarrier) {
 }
 
 TEST(Batch, FindsOutWhichCarriesAreBatched) {
-  // The second carry becomes batched through the first, the third never does.
+  // The second carry becomes batched through the first; the third never does.
   const std::string body = R"({(%0: f32[2], %1: f32[2], %2: i32[], %3: f32[2]) {
       %4: f32[2] = mul %0, %3
       %5: f32[2] = add %1, %0

@@ -1,4 +1,4 @@
-// Functions of one device's tiles, compared with the function called for each device.
+// Compares functions that work on the tiles of devices with the function called for each device.
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
@@ -35,7 +35,7 @@ std::vector<Position> devices_of(const std::vector<MeshAxis>& axes) {
   return devices;
 }
 
-/// The elements of the tile of a device, by index in the whole array.
+/// Visits the elements of a device's tile by their index in the whole array.
 template <typename Visit>
 void for_tile(const Mesh& mesh, const TileSpec& spec, const Shape& whole, const Position& device,
               const Visit& visit) {
@@ -82,7 +82,7 @@ TileSpec random_spec(std::minstd_rand& random, const std::vector<MeshAxis>& axes
   return spec;
 }
 
-/// x * x + c, of a tile and a value that all devices share.
+/// x * x + c, for a tile x and a value c that all devices share.
 ir::Function function_of(const Mesh& mesh, const Shape& tile) {
   ir::Function function;
   function.mesh = mesh;
@@ -122,7 +122,7 @@ TEST(TileMap, EveryDeviceComputesItsOwnTiles) {
     }
     const std::vector<ir::ValueId> made =
         b.inline_function(over.function, {map.stack(b, x, in), c});
-    // The result has the tiles where the argument had them; the other one is the same everywhere.
+    // The first result has its tiles where the argument had them; the second is equal everywhere.
     b.set_outputs(
         {map.unstack(b, made[0], over.varies[0], in), map.unstack(b, made[1], over.varies[1], in)});
     Floats values(144);

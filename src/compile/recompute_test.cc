@@ -1,4 +1,4 @@
-// Values that are computed again instead of being held: cuts, barriers as phases, and lower peaks.
+// Values that are recomputed instead of being held: cuts, barriers as phases, and lower peaks.
 #include "compile/recompute.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Graph random_graph(std::minstd_rand& random) {
   return graph;
 }
 
-/// The cost of the cheapest cut and the fewest nodes on the side of the sink of such a cut.
+/// The cost of the cheapest cut, and the fewest nodes that such a cut has on the side of the sink.
 std::pair<std::int64_t, std::int64_t> best_by_trying(const Graph& graph) {
   std::pair<std::int64_t, std::int64_t> best{MinCut::kUncut, 0};
   for (std::size_t bits = 0; bits < std::size_t{1} << graph.num_nodes; ++bits) {
@@ -106,7 +106,7 @@ TEST(Barriers, BeginPhases) {
   const Phased phased = without_barriers(parsed(kTwoPhases));
   EXPECT_EQ(phased.phases, (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(phased.function.equations[2].operands[1], phased.function.equations[0].results[0]);
-  // The last phase computes the product again instead of reading it.
+  // The last phase recomputes the product instead of reading it.
   EXPECT_EQ(host::fuse(phased.function, phased.phases).nodes.size(), 2U);
   EXPECT_EQ(host::fuse(phased.function).nodes.size(), 1U);
 }
@@ -196,8 +196,8 @@ Function layers_and_derivative(int layers) {
   return w.finish(gradients);
 }
 
-/// `layers` times x = x + (exp(x w) * x w w < x_0), a term of one byte per element, and equations
-/// that read all that as the derivative with respect to w would.
+/// `layers` times x = x + (exp(x w) * x w w < x_0), where the added term has one byte per element.
+/// Then equations that read all those values as the derivative with respect to w would.
 Function sums_and_derivative(int layers) {
   Writer w(2);
   std::vector<std::string> x = {"%0"};
@@ -227,10 +227,11 @@ TEST(Recompute, HoldsOneValueOfEachLayer) {
   const std::int64_t array = 64 * 64 * 4;
   const Function f = layers_and_derivative(12);
   const Function again = recompute(f, kSmall);
-  // Before: x and its product with w, exp or slope, of each layer. Now: only the products.
+  // Before: for each layer, x and one of its product with w, the exp or the slope. Now: only the
+  // products.
   EXPECT_GE(planned_bytes(f), 22 * array);
   EXPECT_LE(planned_bytes(again), 15 * array);
-  EXPECT_EQ(recompute(f), f);  // there is little to gain
+  EXPECT_EQ(recompute(f), f);  // there is too little to gain
 }
 
 TEST(Recompute, GrowsWithTheProgramOnlyAsFarAsItMust) {
@@ -246,7 +247,7 @@ TEST(Recompute, CostsNoMoreThanAllowed) {
 }
 
 TEST(Recompute, HoldsSumsThatAreNeededSoonAndLate) {
-  // Each sum could be made from smaller terms, but the first one to be read needs them all.
+  // Each sum could be recomputed from smaller terms, but the first sum to be read needs them all.
   const Function f = sums_and_derivative(40);
   EXPECT_LE(planned_bytes(recompute(f, kSmall)), planned_bytes(f) * 3 / 4);
 }

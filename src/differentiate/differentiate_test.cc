@@ -20,7 +20,7 @@ using ir::Function;
 using ir::ValueId;
 using ops::HostArray;
 
-/// A function under construction; inputs are f32 unless said otherwise.
+/// A function under construction. Its inputs are f32 unless stated otherwise.
 struct Program {
   Function function;
   Builder b{function};
@@ -66,7 +66,7 @@ TEST(ValueAndGrad, CotangentsAreAddedInReverseOrderOfUses) {
   p.line(4);
   const ValueId loss =
       ops::reduce_sum(p.b, ops::add(p.b, ops::add(p.b, first, second), third), {0});
-  // The gradient is (w + cos x) + exp x: the last use first.
+  // The gradient is (w + cos x) + exp x: the use that comes last is added first.
   EXPECT_EQ(ir::print(p.gradient(loss, {0})),
             "function main[mesh=\"none\", grains=8](%0: f32[2], %1: f32[2]) {\n"
             "  %2: f32[2] = exp %0  # model.cc:1\n"
@@ -105,7 +105,7 @@ TEST(ValueAndGrad, NothingIsComputedForPathsThatNobodyAsksFor) {
   EXPECT_EQ(counts.at("sin"), 1);
   EXPECT_EQ(counts.count("cos"), 0U);
   EXPECT_EQ(counts.at("tanh"), 1);
-  EXPECT_EQ(counts.count("sub"), 0U);  // of the derivative of tanh
+  EXPECT_EQ(counts.count("sub"), 0U);  // from the derivative of tanh
   ASSERT_EQ(f.outputs.size(), 3U);
   EXPECT_EQ(f.type(f.outputs[2]), (Type{DType::f32, {4, 5}}));
 }
@@ -121,7 +121,7 @@ TEST(ValueAndGrad, IntegersStopGradients) {
   const std::map<std::string, int> counts = count_ops(f);
   EXPECT_EQ(counts.count("sin"), 0U) << ir::print(f);
   EXPECT_EQ(counts.at("exp"), 1);
-  EXPECT_EQ(counts.at("mul"), 2);  // forward, and the gradient: the stopped factor
+  EXPECT_EQ(counts.at("mul"), 2);  // forward, and in the gradient, by the stopped factor
   EXPECT_EQ(counts.at("add"), 1);  // no second cotangent to add
 }
 
@@ -183,8 +183,8 @@ TEST(ValueAndGrad, TheLossIsAFloatScalar) {
   EXPECT_THROW(integer.gradient(integer.input({}, DType::i32), {0}), UserError);
 }
 
-/// The gradient of all_reduce(x) * x or, if the all_reduce is not in the way, of all_reduce(y) * x.
-/// The all_reduce is at line 9.
+/// The gradient of all_reduce(x) * x if `is_in_the_way`, otherwise of all_reduce(y) * x. The
+/// all_reduce is at line 9.
 Function without_derivative(bool is_in_the_way, std::vector<std::size_t> wrt) {
   Program p;
   const ValueId x = p.input({});
@@ -204,12 +204,12 @@ TEST(ValueAndGrad, AnOpWithoutDerivativeNamesTheLine) {
     EXPECT_EQ(error.mistake().where, Span("model.cc", 9));
     EXPECT_NE(error.mistake().what.find("all_reduce"), std::string::npos) << error.what();
   }
-  // It is no error if no derivative has to pass.
+  // This is no error if no derivative has to pass through the all_reduce.
   EXPECT_EQ(without_derivative(false, {0}).outputs.size(), 2U);
   EXPECT_THROW(without_derivative(false, {1}), UserError);
 }
 
-/// x times the result of a loop over y; another carry of the loop holds a power of x.
+/// x times the result of a loop over y. Another carry of the loop holds a power of x.
 TEST(ValueAndGrad, ALoopIsNoHindranceWhereNoDerivativeHasToPass) {
   const Function function =
       ir::parse(R"(function main[mesh="none", grains=8](%0: f32[], %1: f32[]) {

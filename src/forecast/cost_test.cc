@@ -17,7 +17,7 @@ const Cluster kCluster{.nodes = 64,
                        .node_bandwidth = 3e10,
                        .node_latency = 1e-6};
 
-/// For an array of `bytes` over n devices.
+/// The bytes on the wire for an array of `bytes` over n devices.
 double wire_bytes(double bytes, double n) { return bytes * (n - 1) / n; }
 
 TEST(ExchangeTime, IsThatOfARing) {
@@ -33,8 +33,8 @@ TEST(ExchangeTime, IsThatOfARing) {
   }
 }
 
-/// Recursive halving of an array over nodes * per_node devices, message by message, the nearest
-/// devices first. All devices of a node send at the same time.
+/// Recursive halving of an array over nodes * per_node devices, message by message; the nearest
+/// devices exchange first. All devices of a node send at the same time.
 Exchange halving(double bytes, std::int64_t nodes, std::int64_t per_node) {
   Exchange sum;
   for (std::int64_t distance = 1; distance < nodes * per_node; distance *= 2) {
@@ -66,7 +66,7 @@ TEST(ExchangeTime, IsThatOfRecursiveHalving) {
 }
 
 TEST(ExchangeTime, SplitsTheBytesOfDirectMessages) {
-  // Seven devices send to this one, three of them from its node.
+  // Seven devices send to this one. Three of them are on its node.
   const Reach reach{.size = 8, .within = 4, .sharers = 4};
   const Exchange found = exchange("all_to_all", 7000, reach, kCluster);
   EXPECT_DOUBLE_EQ(found.bytes_within, 3000);
@@ -107,7 +107,7 @@ TEST(Reach, FollowsTheOrderOfTheMesh) {
 }
 
 TEST(Reach, FollowsTheIdsOfDevices) {
-  // Neighbours of the axis are on different nodes.
+  // Neighbours along the axis are on different nodes.
   const Mesh mesh = make_mesh({{"data", 4}}, {0, 2, 1, 3});
   EXPECT_EQ(reach_along(mesh, "data", 2).within, 2);
   const Mesh pairs = make_mesh({{"a", 2}, {"b", 2}}, {0, 2, 1, 3});

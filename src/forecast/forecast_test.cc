@@ -61,11 +61,11 @@ TEST(Forecast, CommunicationIsHiddenByWhatDoesNotNeedIt) {
 }
 
 TEST(Forecast, UpdatesWaitForTheirSumsBehindTheOtherGradients) {
-  // Gradient, sum over devices, update; twice.
+  // The step has a gradient, a sum over devices and an update, twice.
   const Program step = program({compute(2), collective(2, {0}), compute(1, {1}), compute(2),
                                 collective(2, {3}), compute(1, {4})});
   EXPECT_DOUBLE_EQ(plan_of({step}, true, Order::program).seconds, 10);
-  // Gradients until 4, sums from 2 to 4 and 4 to 6, updates from 4 to 5 and 6 to 7.
+  // Gradients until 4; sums from 2 to 4 and from 4 to 6; updates from 4 to 5 and from 6 to 7.
   EXPECT_DOUBLE_EQ(plan_of({step}, true, Order::patient).seconds, 7);
   EXPECT_DOUBLE_EQ(plan_of({step}, true).seconds, 7);
 }
@@ -112,7 +112,7 @@ TEST(Forecast, AGroupReceivesOneTransferAtATime) {
 
 // --- pipelines
 
-/// Writes the programs of the ranks of a schedule.
+/// Generates the programs of the ranks of a schedule.
 class RankPrograms {
  public:
   RankPrograms(const ScheduleTasks& tasks, const ScheduleCosts& costs, double transfer)
@@ -122,7 +122,7 @@ class RankPrograms {
       bool is_start;
       std::size_t rank;
       Task task;
-      FusedTask waits_for;  // at its start, it waits for the inputs of all of these
+      FusedTask waits_for;  // at its start, the rank waits for the inputs of all of these
     };
     std::vector<Event> events;
     const Simulation run = simulate(tasks, costs);
@@ -154,7 +154,7 @@ class RankPrograms {
   std::vector<Program> take() { return std::move(programs_); }
 
  private:
-  /// A value of a microbatch: what the forward (f) or backward (b) pass of a stage makes.
+  /// A value of a microbatch: the result of the forward (f) or backward (b) pass of a stage.
   static std::string value(char pass, std::int64_t stage, std::int64_t microbatch) {
     return pass + std::to_string(stage) + "/" + std::to_string(microbatch);
   }
@@ -263,7 +263,7 @@ TEST(ForecastOfPipelines, IsTheSimulationOfTheSchedule) {
     EXPECT_NEAR(plan.mean().idle / plan.seconds, wanted.bubble, 1e-9);
     for (std::size_t rank = 0; rank < wanted.busy.size(); ++rank)
       EXPECT_NEAR(plan.groups[rank].computing, wanted.busy[rank], 1e-9);
-    // Transfers take turns, so they may take longer than in that simulation, but not less.
+    // Transfers take turns here, so they may take longer than in that simulation, but not less.
     costs.transfer = 0.25;
     EXPECT_GE(plan_of(programs_of(tasks, costs, 0.25), true).seconds,
               simulate(tasks, costs).makespan - 1e-9);
@@ -295,7 +295,7 @@ Program random_program(std::mt19937& random, int depth) {
   return program(std::move(items));
 }
 
-/// The program with collectives that take `factor` times as long.
+/// The same program with collectives that take `factor` times as long.
 Program with_slower_links(const Program& given, double factor) {
   Program result = given;
   for (Item& item : result.items) {
@@ -307,7 +307,7 @@ Program with_slower_links(const Program& given, double factor) {
   return result;
 }
 
-/// The end of a program without loops, item by item in program order.
+/// The end time of a program without loops, computed item by item in program order.
 double end_in_program_order(const Program& given, bool overlaps) {
   double computing = 0;
   double communicating = 0;

@@ -39,7 +39,7 @@ constexpr const char* kGolden =
 }
 )";
 
-/// The golden text with the operand that sort needs.
+/// The golden text with the operand that sort requires.
 std::string golden_text() {
   std::string text = kGolden;
   const std::string sort = "  %14: f32[4,8]<{},{}>, %15";
@@ -155,7 +155,7 @@ TEST(Text, EveryDoubleSurvives) {
   }
 }
 
-/// Where parse says the mistake is: `line 3`; the whole message when it names no line.
+/// Where parse locates the mistake, such as `line 3`. The whole message if it names no line.
 std::string line_of_error(std::string_view text) {
   try {
     parse(text);
@@ -243,7 +243,7 @@ TEST(Attributes, AreSortedAndNumbersAreComparedByBits) {
 
 // --- verify --------------------------------------------------------------------------------------
 
-/// `exp` of an f32[2], by hand.
+/// `exp` of an f32[2], built by hand.
 Function exp_function() {
   Function f;
   Builder b(f);
@@ -389,7 +389,7 @@ TEST(DeadCode, ValuesOutOfOrderAndNestedOnesCount) {
     out.set_outputs(ops::call(out, "f", nested, {z}));
     EXPECT_EQ(has_dead_code(outer), has_dead);
     const Function pruned = without_dead_code(outer);
-    // A body that is needed completely stays the same object.
+    // A body of which everything is needed stays the same object.
     EXPECT_EQ(pruned.equations[0].attributes.shared_body("body") == nested, !has_dead);
     EXPECT_EQ(pruned.equations[0].attributes.body("body"), *body(false));
   }

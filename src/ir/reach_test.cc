@@ -8,7 +8,7 @@
 namespace tessera::ir {
 namespace {
 
-/// Per output, the inputs that reach it: `0 2` for the first and the third.
+/// For each output, the inputs that reach it: `0 2` for the first and the third.
 std::string reached(Reach& reach, const std::string& text) {
   const auto function = std::make_shared<const Function>(parse(text));
   std::string result;

@@ -153,7 +153,7 @@ TEST(Layout, TilesCoverEveryIndexOnce) {
 }
 
 TEST(Layout, MajorAtomsMakeTheLargerSteps) {
-  // {a#1 a#0} walks 3 shards of 2: tile order is by digits, and boxes follow in index order.
+  // {a#1 a#0} visits 3 shards of 2: tiles are ordered by digits, and boxes follow in index order.
   const Layout layout(parse_mesh("a=6"), {{{1, 0}}, {}}, {13});
   EXPECT_EQ(layout.num_shards_of(0), 6);
   const AtomDigits second{0, 1};  // a#1 = 1 and a#0 = 0: shard 2 of 6
@@ -164,7 +164,7 @@ TEST(Layout, MajorAtomsMakeTheLargerSteps) {
 
 TEST(Layout, WindowsAreWhatIndexRangesRead) {
   const Mesh mesh = parse_mesh("x=4");
-  // Row 2 i + k - 1 of 17 is read for i below 8, split over x, and k below 3.
+  // Row 2 i + k - 1 of 17 rows is read, for i below 8, split over x, and for k below 3.
   const Window::Term places{.size = 8, .step = 2, .num_atoms = 2};
   const Window::Term around{.size = 3, .step = 1, .num_atoms = 0};
   const Sharding windows{
@@ -176,7 +176,7 @@ TEST(Layout, WindowsAreWhatIndexRangesRead) {
     EXPECT_EQ(layout.box(tile), boxes[static_cast<std::size_t>(tile)]);
   }
   EXPECT_EQ(layout.max_tile_shape(), Shape{5});
-  // Shards begin with rows 0, 4, 8 and 12: the second one lacks row 3.
+  // The shards begin at rows 0, 4, 8 and 12, so the second one lacks row 3.
   EXPECT_EQ(most_received(mesh, Layout(mesh, {{{0, 1}}, {}}, {17}), layout), 1);
 }
 
@@ -189,7 +189,7 @@ TEST(Layout, WindowsMayRunBackwardsAndBeEmpty) {
   const Window reversed{0, 7, {{.size = 8, .step = -1, .num_atoms = 2}}};
   EXPECT_EQ(box(reversed, 0), (Box{{6}, {2}}));
   EXPECT_EQ(box(reversed, 3), (Box{{0}, {2}}));
-  // Row (i - 3) / 2.
+  // The window reads row (i - 3) / 2.
   const Window halves{0, -3, {{.size = 20, .step = 1, .num_atoms = 2}}, 2};
   EXPECT_EQ(box(halves, 0), (Box{{0}, {1}}));
   EXPECT_EQ(box(halves, 1), (Box{{1}, {3}}));
@@ -203,7 +203,7 @@ TEST(Layout, WindowsMayRunBackwardsAndBeEmpty) {
 }
 
 TEST(Layout, CutsNest) {
-  // A split by more atoms refines the split by the first ones, for uneven sizes too.
+  // A split by more atoms refines the split by the first atoms, even for uneven sizes.
   for (std::int64_t size : {10, 65, 50257}) {
     for (std::int64_t coarse : {1, 2, 3, 4, 6}) {
       for (std::int64_t finer : {2, 3, 4}) {

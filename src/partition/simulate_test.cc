@@ -106,7 +106,7 @@ class Simulator {
   }
 
  private:
-  // Whole arrays by the digits of the partial atoms.
+  // The whole array for each combination of digits of the partial atoms.
   using Wholes = std::map<Ints, HostArray>;
 
   Layout layout(ValueId id) const {
@@ -165,10 +165,10 @@ class Simulator {
   void compute(const Equation& equation) {
     const ValueId result = equation.results[0];
     const Layout where = layout(result);
-    if (equation.op == &ops::iota_op) {  // its elements depend on the place of the tile
+    if (equation.op == &ops::iota_op) {  // its elements depend on the position of the tile
       return spread(result, {{Ints{}, run_reference(equation, {}, {function_.type(result)})[0]}});
     }
-    // The operands do not use atoms that the result does not have: any digit would do.
+    // The operands use no atoms that the result lacks, so any digit would do for those.
     for (std::int64_t tile = 0; tile < where.num_tiles(); ++tile) {
       const AtomDigits digits = where.digits(tile);
       std::vector<const HostArray*> operands;
@@ -184,7 +184,7 @@ class Simulator {
   std::vector<Arrays> tiles_;
 };
 
-/// Random programs over f64 with sizes that rarely divide.
+/// Random programs over f64 with sizes that rarely divide evenly.
 class Generator {
  public:
   Generator(const Mesh& mesh, unsigned seed) : program(mesh), random_(seed) {
@@ -290,7 +290,7 @@ class Generator {
     return program.broadcast(x, dims, to);
   }
 
-  /// A sum of two contractions of one shape, or x with another value of its shape.
+  /// A sum of two contractions of x's shape, or x minus a value of its shape.
   ValueId linear(ValueId x) {
     if (num_elements(shape(x)) > 5000) return program.sub(x, add_input(shape(x)));
     const std::int64_t common = size();

@@ -1,4 +1,4 @@
-// The built-in schedules: every list for every size, and their known makespans and memory.
+// The built-in schedules: their task lists for every size, and their known makespans and memory.
 #include "pipeline/schedules.h"
 
 #include <algorithm>
@@ -123,7 +123,7 @@ TEST(Schedules, ZigzagGoesForthAndBack) {
 
 // --- AutoSchedule
 
-/// The shortest makespan of the built-in schedules that keep the memory limit of `schedule`.
+/// The shortest makespan of the built-in schedules that stay within the memory limit of `schedule`.
 double best_built_in(const AutoSchedule& schedule, std::int64_t n) {
   const Sizes sizes{schedule.num_stages, schedule.mpmd_dim, n};
   double best = 1e300;

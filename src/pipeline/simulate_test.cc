@@ -48,7 +48,7 @@ TEST(CheckTasks, FindsEveryMissingAndEveryDoubledTask) {
   }
 }
 
-/// Whether all tasks can run, found without the code under test.
+/// Whether all tasks can run, determined without the code under test.
 bool can_end(const ScheduleTasks& tasks, std::int64_t stages) {
   std::set<Task> done;
   std::vector<std::size_t> next(tasks.size());

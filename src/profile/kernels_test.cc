@@ -1,4 +1,4 @@
-// The kernels in recordings of plugins: /device:GPU:0 has streams, /host:metadata the programs.
+// The kernels in recordings of plugins. /device:GPU:0 has the streams, /host:metadata the programs.
 #include "profile/kernels.h"
 
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ void in_threads(int count, const Body& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The most threads that were in a scope at the same time.
+/// The largest number of threads that were in a scope at the same time.
 class AtOnce {
  public:
   void enter() {
@@ -48,7 +48,7 @@ class ConcurrencyTest : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Threads, ConcurrencyTest, ::testing::Values(1, 2, 3, 5));
 
-/// A program of tasks that mix numbers of the arena, with several parts each.
+/// A program of tasks that mix numbers in the arena. Tasks may have several parts.
 struct Mixer {
   static constexpr std::uint32_t kPartsMost = 4;
   Graph graph;
@@ -59,7 +59,7 @@ struct Mixer {
     graph.executable.outputs = {{.tile_bytes = {4}}};
     graph.executable.communicates = communicates;
     std::vector<std::uint32_t> places = {graph.input(0)};
-    // Every task has memory of its own, so that only the dependencies order them.
+    // Every task has its own memory, so that only the dependencies order the tasks.
     for (std::uint32_t id = 0; id < num_tasks; ++id) {
       places.push_back(graph.arena(64 * id, 4 * kPartsMost));
     }
@@ -128,11 +128,12 @@ TEST_P(ConcurrencyTest, EightThreadsGetWhatOneGets) {
     }
   });
   EXPECT_EQ(num_wrong, 0);
-  // The one that communicates, and workers that end a part while a caller takes their place.
+  // In addition: the thread that communicates, and workers that are ending a part while a caller
+  // takes their place.
   EXPECT_LE(parts.most(), 2 * GetParam());
 }
 
-/// Waits until `condition` holds; false if that takes too long.
+/// Waits until `condition` holds. Returns false if that takes too long.
 template <typename Condition>
 bool wait_for(const Condition& condition, std::chrono::milliseconds most) {
   const auto limit = std::chrono::steady_clock::now() + most;
@@ -149,7 +150,7 @@ TEST_P(ConcurrencyTest, AsManyExecutionsOverlapAsThreadsCompute) {
   const int most = GetParam();
   in_threads(most + 3, [&](int i) {
     Graph graph;
-    // The first ones wait for each other.
+    // The first executions wait for each other.
     graph.task([&](Buffers, int) {
       inside.enter();
       const auto all = [&] { return inside.most() >= most; };
@@ -285,7 +286,7 @@ TEST(ArenaPool, LargeArenasAreNotKeptTwice) {
   ArenaPool pool;
   { const ArenaPool::Lease large(pool, 1000); }
   {
-    // A small execution holds the large arena when a large execution comes.
+    // A small execution holds the large arena when a large execution arrives.
     const ArenaPool::Lease small(pool, 10);
     EXPECT_EQ(pool.new_bytes(1000), 1000);
     const ArenaPool::Lease large(pool, 1000);
@@ -345,7 +346,7 @@ TEST(Admission, ServesInTheOrderOfArrival) {
           order.push_back(i);
         }
       });
-      // The next one comes later.
+      // The next thread has to arrive later.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }

@@ -33,12 +33,13 @@ class EngineTest : public ::testing::TestWithParam<int> {
     Engine::instance().set_num_threads(GetParam());
   }
   void TearDown() override { Engine::instance().set_nodes(std::nullopt); }
-  /// Threads that compute at the same time: the engine wakes no more than there are cores.
+  /// The number of threads that compute at the same time. The engine wakes no more than there are
+  /// cores.
   static int num_at_once() { return std::min(GetParam(), usable_cores()); }
 };
 INSTANTIATE_TEST_SUITE_P(Threads, EngineTest, ::testing::Values(1, 2, 3, 4));
 
-/// True when the other threads arrive in time.
+/// Whether the other threads arrive in time.
 bool meet(std::atomic<int>& arrived, int wanted) {
   arrived.fetch_add(1);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -176,7 +177,8 @@ TEST_P(EngineTest, DeadRangesArePoisonedWhenTheirLastUserHasEnded) {
   const std::uint32_t writer = graph.task(write, {tile, other});
   const std::uint32_t first = graph.task(copy, {tile, graph.output(0, 0)}, {writer});
   const std::uint32_t last = graph.task(copy, {tile, graph.output(0, 1)}, {first});
-  // This task is not a user of the range, so the range is dead when it reads.
+  // This task is not registered as a user of the range, so the range is dead when the task reads
+  // it.
   auto add = [](Buffers b, int) { number(b[2]) = number(b[0]) + number(b[1]); };
   graph.task(add, {tile, other, graph.output(0, 2)}, {last});
   graph.executable.dead_ranges = {{.offset = 64, .bytes = 64, .users = {writer, first, last}}};
@@ -512,7 +514,7 @@ TEST(Buffer, IsAlignedAndMayBeEmpty) {
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // with which nothing is kept
+#ifndef __SANITIZE_ADDRESS__  // with it, no freed memory is kept
 TEST(Buffers, TakeTheMemoryOfFreedOnesOfTheirSize) {
   constexpr std::int64_t kBytes = 5 << 20;
   auto freed = std::make_unique<Buffer>(kBytes);

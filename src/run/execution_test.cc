@@ -1,4 +1,4 @@
-// Which task goes first.
+// Which task runs first.
 #include "run/execution.h"
 
 #include <gtest/gtest.h>

@@ -39,7 +39,7 @@ Graph graph_of_groups(int count) {
   return graph;
 }
 
-/// True when all have arrived in time.
+/// Whether all have arrived in time.
 bool meet(std::atomic<int>& arrived, int wanted) {
   arrived.fetch_add(1);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -112,7 +112,7 @@ TEST(Groups, WithoutALimitThreadsHelpAnyGroup) {
   EXPECT_EQ(num_alone, 0);
 }
 
-/// With fewer threads than groups, tasks run in the order of the program.
+/// With fewer threads than groups, tasks run in program order.
 TEST(Groups, ShareAThreadInTheOrderOfTheProgram) {
   const GroupThreads threads(1, 1);
   Graph graph = graph_of_groups(3);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-constexpr int kThreeNodes[] = {1, 2, 3};  // with a thread each
+constexpr int kThreeNodes[] = {1, 2, 3};  // one thread each
 
 Graph one_task(
     int parts, Body body = [](Buffers, int) {}) {
@@ -48,7 +48,7 @@ TEST(Parts, OfTheNodeGoFirst) {
 
 TEST(Parts, AreDealtOutByTheNumberOfThreads) {
   const Graph graph = one_task(12);
-  constexpr int kUneven[] = {4, 5, 6};  // four threads, one and one
+  constexpr int kUneven[] = {4, 5, 6};  // four threads, then one, then one
   Frame frame(graph.executable, Binding(), nullptr, kUneven);
   frame.start();
   EXPECT_EQ(frame.claim_part(0, 0), 0);
@@ -81,7 +81,7 @@ TEST(Parts, AreClaimedOnceByThreadsOfSeveralNodes) {
   for (const auto& count : times) ASSERT_EQ(count, 1);
 }
 
-/// The parts that each thread has run, in their order.
+/// The parts that each thread has run, in the order in which it ran them.
 class Notes {
  public:
   void add(int task, int part) {
@@ -99,7 +99,7 @@ class Notes {
   std::vector<std::vector<int>> of_caller_{2}, of_worker_{2};
 };
 
-/// Runs its first part of each task only when the other thread has one too.
+/// Two tasks. A thread ends its first part of a task only when the other thread has begun one too.
 Graph two_tasks(Notes& notes, std::vector<std::atomic<int>>& arrived) {
   Graph graph;
   std::vector<std::uint32_t> last;

@@ -1,4 +1,4 @@
-// Executables that are too short to share: the calling thread runs them alone, in their order.
+// Executables that are too short to share: the calling thread runs all their tasks, in order.
 #include <atomic>
 #include <cfenv>
 #include <cmath>
@@ -20,7 +20,7 @@ class ShortTest : public ::testing::Test {
   void SetUp() override { Engine::instance().set_num_threads(4); }
 };
 
-/// Adds up the parts of its task where they are joined.
+/// Adds up the parts of its task when they are joined.
 class JoiningKernel final : public Kernel {
  public:
   int num_parts() const override { return 3; }

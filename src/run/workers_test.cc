@@ -65,13 +65,13 @@ struct RandomProgram {
                     .bodies = {},
                     .end = {}};
     const bool is_scan = control.kind == Control::Kind::scan;
-    // More rounds than a thread runs without looking for other tasks.
+    // Sometimes more rounds than a thread runs without looking for other tasks.
     control.length = depth == 2 && below(8) == 0 ? 150 : below(6);
     const int times = is_scan ? static_cast<int>(control.length) : 1;
     const Graph body = make(num_runs * times, depth + 1);
     control.bodies = {
         {.executable = std::make_shared<const Executable>(body.executable), .binding = {}}};
-    // Loops that run at the same time have memory of their own, which sanitizer builds fill.
+    // Loops that run at the same time have separate memory, which sanitizer builds fill.
     const std::int64_t bytes = 64 + body.executable.arena_bytes;
     graph.task(std::move(control), {graph.arena(graph.executable.arena_bytes, bytes)}, after);
     tasks.push_back(nullptr);

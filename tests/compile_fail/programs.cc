@@ -1,6 +1,6 @@
-// Programs that users write by mistake, one for each PROGRAM_... Behind each is what the compiler
-// must say about it; check_programs.sh compiles them one by one. Without any of them the file
-// compiles.
+// Programs that users write by mistake, one for each macro PROGRAM_... The comment behind each
+// #ifdef is what the compiler must report. check_programs.sh compiles the programs one by one. If
+// no macro is defined, the file compiles.
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 

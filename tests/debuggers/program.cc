@@ -1,4 +1,4 @@
-// What the tests of the printers for debuggers stop in.
+// The program in which the tests of the debuggers' pretty-printers stop.
 #include <tessera/nn.h>
 #include <tessera/tessera.h>
 

@@ -1,4 +1,4 @@
-// ARCHITECTURE.md shows a program after each stage; this test keeps the text true.
+// ARCHITECTURE.md shows a program after each stage. This test checks that what it shows is correct.
 // TESSERA_UPDATE_DOCS=1 rewrites it.
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// docs/schedules.md has a table of the costs of schedules, and a picture. This test keeps them
-// true. TESSERA_UPDATE_DOCS=1 rewrites them.
+// docs/schedules.md has a table of the costs of schedules, and a picture. This test checks that
+// both are correct. TESSERA_UPDATE_DOCS=1 rewrites them.
 
 #include <algorithm>
 #include <cstdlib>

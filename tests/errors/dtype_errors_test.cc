@@ -220,7 +220,7 @@ TEST(DtypeErrors, BitsOfFloats) {
 }
 
 TEST(DtypeErrors, DoublesOnTheHost) {
-  // tessera::attention composes what its op does not compute.
+  // Uses the op itself: tessera::attention composes other ops if its op does not compute a dtype.
   const ir::Function function = ir::parse(
       "function f[mesh=\"data=2\", grains=8](%0: f64[4,1,8]<{},{},{}>) {\n"
       "  %1: f64[4,1,8]<{},{},{}>, %2: f64[4,1]<{},{}> = attention[after=-1, before=-1, "

@@ -167,7 +167,7 @@ TEST(JitErrors, ResultIsNotFinite) {
   const auto f =
       jit([](const Array& x) { return exp(log(x)); }, {.name = "f", .check_finite = true});
   const Caught error = caught([&] { f(array({1.0F, -1.0F})); });
-  // The line is that of the op.
+  // The error names the line of the op.
   EXPECT_EQ(std::regex_replace(error.text, std::regex("where: .*"), "where: <op>"),
             "jit(f): a result is not finite\n"
             "  where: <op>\n"

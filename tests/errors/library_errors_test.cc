@@ -432,7 +432,7 @@ TEST(OptimizerErrors, AverageOfOtherNames) {
 
 TEST(LayerErrors, FeaturesOfAnotherNorm) {
   const nn::LayerNorm norm(nn::Scope(Key(0)) / "LayerNorm_0", 8);
-  const Array x = ones({4, 1});  // would be broadcast
+  const Array x = ones({4, 1});  // broadcasting would accept it
   EXPECT_EQ(caught([&] { norm(x); }).text,
             "LayerNorm: the array has another number of features\n"
             "  where:  <this line>\n"

@@ -8,7 +8,7 @@
 
 #include "tests/errors/caught.h"
 
-// As a program that does not include <dlpack/dlpack.h> would write it.
+// The struct as a program without <dlpack/dlpack.h> would declare it.
 struct DLManagedTensorVersioned {
   std::uint32_t major = 1, minor = 0;
   void* manager_ctx = nullptr;

@@ -221,7 +221,7 @@ TEST(ShapeErrors, HalvesOfAnOddSize) {
 
 TEST(ShapeErrors, CountedValuesOfAnotherShape) {
   metrics::Mean mean;
-  const Array values = ones({4, 3}), is_counted = ones({3}) > 0;  // would be broadcast
+  const Array values = ones({4, 3}), is_counted = ones({3}) > 0;  // broadcasting would accept it
   EXPECT_EQ(caught([&] { mean.update(values, is_counted); }).text,
             "metrics::Mean: what counts does not match the values\n"
             "  where:  <this line>\n"

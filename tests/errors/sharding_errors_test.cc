@@ -205,7 +205,7 @@ TEST(ShardingErrors, ConstraintIsTooLong) {
                 "  cure:   drop the extra entries");
 }
 
-// --- what a sharding says of shapes
+// --- shapes of shards
 
 TEST(ShardingErrors, ShardShapeOfTooFewDimensions) {
   const NamedSharding sharding(grid(), P{"data", "model"});

@@ -1,4 +1,4 @@
-// Files that are no StableHLO modules, or damaged ones.
+// Files that are not StableHLO modules, and damaged modules.
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -92,7 +92,7 @@ TEST(StableHloErrors, ADialectOfAnotherProgram) {
             "serialize_portable_artifact");
 }
 
-/// What the importer says of a committed module.
+/// The importer's error for a committed module.
 std::string import_error_of(const std::string& name) {
   std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules" / (name + ".mlirbc"),
                    std::ios::binary);

@@ -1,5 +1,5 @@
-// Runs commands while one allocation, or some in a row, fail. Each command must end with exit code
-// 0, or with exit code 2 and one message. What it leaves on disk must be a complete old or new
+// Runs commands while one allocation, or several in a row, fail. Each command must end with exit
+// code 0, or with exit code 2 and one message. What it leaves on disk must be a complete old or new
 // state.
 //
 //   faults_allocations --seed 1 --cases 200      a sample

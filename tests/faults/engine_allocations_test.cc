@@ -167,7 +167,7 @@ TEST(EngineFaults, ThreadsThatCannotBeStartedLeaveTheirWorkToOthers) {
   Engine::instance().set_num_threads(1);
   graph.run();  // allocates the arena
   Engine::instance().set_num_threads(64);
-  // No address space for the stack of a new thread. Allocations here use memory that the heap
+  // Leave no address space for the stack of a new thread. Allocations here use memory that the heap
   // already has.
   const rlimit none{.rlim_cur = 1 << 20, .rlim_max = old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);

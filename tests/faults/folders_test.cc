@@ -1,5 +1,5 @@
-// Checkpoint folders that cannot be read or that hold another step than their name says, and what
-// is left of them after a loss of power.
+// Checkpoint folders that cannot be read or that hold a step other than their name says, and what a
+// loss of power leaves of them.
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ TraceOptions answering(const std::string& path, const char* call, std::int64_t r
   return options;
 }
 
-/// The error that one process has found is told by that process or by another one.
+/// Expects that the error found by one process is reported by that process or by another one.
 void expect_told(const TraceResult& result, int finder, const std::string& text) {
   const std::string rank = std::to_string(finder);
   const std::regex told("tessera: rank (" + rank + ": fault: |[012]: fault: process " + rank +
@@ -136,7 +136,7 @@ TEST_F(Folders, ThatOneProcessSeesOtherwiseEndAnIsolatedRun) {
     const std::string found[] = {"no checkpoint by process 0, step 2 by processes 1 and 2",
                                  "no checkpoint by process 1, step 2 by processes 0 and 2",
                                  "no checkpoint by process 2, step 2 by processes 0 and 1"};
-    // All ranks find the same, and one of them tells it.
+    // All ranks find the same problem, and one of them reports it.
     const std::regex told(
         "tessera: rank [012]: fault: the processes do not see the same "
         "checkpoints in run: " +

@@ -1,9 +1,9 @@
-// Runs under the launchers of MPI in which one rank is killed, stopped, stopped and continued, has
-// a full disk or diverges, at random times. Each run must go on with the same bits, or end in time
-// with an exit code that is not 0, name the rank, and leave no process behind. A run that was
-// disturbed then resumes in one process to the bits of an undisturbed one.
+// Runs under the launchers of MPI in which, at random times, one rank is killed, is stopped, is
+// stopped and continued, has a full disk, or diverges. Each run must either go on with the same
+// bits, or end in time with an exit code other than 0, name the rank, and leave no process behind.
+// A disturbed run is then resumed in one process and must reach the bits of an undisturbed run.
 //
-// Most of a run is waiting, so several runs are tried at once.
+// A run mostly waits, so several runs are tried at once.
 //
 //   faults_mpi --seed 1 --cases 40
 #include <atomic>
@@ -52,14 +52,14 @@ const std::string kModel =
 /// A process of a run, found by its environment.
 struct Rank {
   pid_t pid = 0;
-  int rank = -1;  // -1: the launcher or a helper of it
+  int rank = -1;  // -1: the launcher or a helper process of it
 };
 
 class Run {
  public:
   Run(const std::string& line, const fs::path& folder)
       : folder_(folder), mark_(std::to_string(getpid()) + "." + std::to_string(++num_runs)) {
-    // Other threads exist, so the child must not allocate.
+    // Prepared before the fork: the child must not allocate, because other threads exist.
     const std::string command = fmt::format("exec env {}={} {}", kMark, mark_, line);
     const std::string output_path = folder / "output";
     pid_ = fork();
@@ -158,7 +158,7 @@ struct Trial {
   bool goes_on() const { return fault == "pause" || fault == "slow"; }
 };
 
-/// What the threads have seen.
+/// The results of all threads.
 class Summary {
  public:
   void count(const std::string& what) {
@@ -193,7 +193,7 @@ class Summary {
   int num_bad_ = 0;
 };
 
-/// Trials one after the other, in a folder of their own.
+/// Runs trials one after the other, in a separate folder.
 class Trials {
  public:
   Trials(const std::vector<Launcher>& launchers, Summary& summary)
@@ -216,13 +216,13 @@ class Trials {
     trial.fault = kFaults[random() % kFaults.size()];
     trial.launcher = launchers_[random() % launchers_.size()];
     const int most = trial.is_of_command() ? 4 : 7;
-    constexpr int kRanks[] = {2, 3, 4, 6, 5, 7, 8};  // a mesh must divide the batch
+    constexpr int kRanks[] = {2, 3, 4, 6, 5, 7, 8};  // meshes must divide the batch: the first 4
     trial.ranks = kRanks[random() % static_cast<unsigned>(most)];
     trial.guilty = static_cast<int>(random() % static_cast<unsigned>(trial.ranks));
     Outcome outcome = tried(trial, random);
     if (outcome.wrong == kNotNamed) {
-      // Processes wait half a second for what the others have found, which may not be enough on a
-      // machine that stands still for a moment.
+      // Processes wait half a second for the findings of the others. That may be too short if the
+      // machine stands still for a moment.
       summary_.count(trial.fault + ", " + trial.launcher.name + ": tried again");
       outcome = tried(trial, random);
     }
@@ -235,7 +235,7 @@ class Trials {
  private:
   static constexpr const char* kNotNamed = "the rank is not named";
   struct Outcome {
-    std::string wrong;  // empty: nothing
+    std::string wrong;  // empty: nothing is wrong
     std::string output;
   };
 
@@ -273,7 +273,7 @@ class Trials {
     return params_hash(folder_);
   }
 
-  /// Whether the ranks have met: then something was saved.
+  /// Whether the ranks have met. If so, something was saved.
   bool has_saved() const {
     std::error_code ignored;
     return !fs::is_empty(folder_ / "saved", ignored) && !ignored;
@@ -282,13 +282,14 @@ class Trials {
   void strike(Run& run, const Trial& trial, std::mt19937_64& random) const {
     const auto delay = milliseconds(random() % 2000);
     if (run.ends_within(delay)) return;
-    // The limit would hold for the memory as well that MPI shares, which is not on a disk.
+    // Wait until something is saved: the limit would also apply to the memory that MPI shares,
+    // which is not on a disk.
     while (trial.fault == "disk" && !has_saved() && !run.ends_within(milliseconds(10))) continue;
     pid_t pid = 0;
     while (pid == 0 && !run.ends_within(milliseconds(10))) pid = run.pid_of(trial.guilty);
     if (pid == 0) return;
     if (trial.fault == "disk") {
-      // From now on it cannot write to files.
+      // From now on the process cannot write to files.
       const rlimit limit{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
       prlimit(pid, RLIMIT_FSIZE, &limit, nullptr);
       return;
@@ -322,11 +323,11 @@ class Trials {
     if (trial.goes_on()) return fmt::format("exit code {} where it should go on", run.code());
     const bool is_named = times_named(run.output(), trial.guilty) > 0;
     summary_.count(key + (is_named ? "the rank is named" : "the rank is not named"));
-    // Of two ranks, neither is in the majority. And a rank that is stopped before it has met the
-    // others has no rank yet, as far as they know.
+    // With two ranks, neither is in the majority. And if a process is stopped before it has met the
+    // others, they do not know its rank yet.
     if (is_named || (trial.ranks == 2 && !trial.is_of_command())) return {};
     if (run.output().find("MPI_Init did not end") != std::string::npos) return {};
-    // mpiexec of MPICH ends all processes at once, and tells a process id.
+    // MPICH's mpiexec ends all processes at once, and reports a process id.
     if (trial.fault == "kill") return {};
     return kNotNamed;
   }
@@ -337,7 +338,7 @@ class Trials {
   Summary& summary_;
 };
 
-/// Tries one seed after the other until none is left, or the time is over.
+/// Tries one seed after the other until none is left or the time is over.
 void try_seeds(const tessera::fuzz::RunOptions& options, const std::vector<Launcher>& launchers,
                std::atomic<int>& next, Summary& summary) {
   const Clock::time_point start = Clock::now();
@@ -361,7 +362,7 @@ void try_seeds(const tessera::fuzz::RunOptions& options, const std::vector<Launc
 int main(int argc, char** argv) {
   const tessera::fuzz::RunOptions options =
       tessera::fuzz::read_options("faults_mpi", argc, argv, {.seed = 1, .cases = 40});
-  // It sets variables of the environment, so it comes before the threads.
+  // This sets environment variables, so it comes before the threads.
   const std::vector<Launcher> launchers = tessera::testing::launchers();
   if (launchers.empty()) return 77;
   fmt::print("faults_mpi --seed {} --cases {}\n", options.seed, options.cases);

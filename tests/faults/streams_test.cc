@@ -132,7 +132,7 @@ TEST_F(Streams, AReportKeepsWhatItsPathIs) {
   EXPECT_EQ(full.err, "tessera: fault: --json: cannot write /dev/full: No space left on device\n");
 }
 
-/// Long work without output tells from time to time that it goes on.
+/// Long work without output reports from time to time that it is going on.
 TEST(Waiting, TellsAtLongerAndLongerIntervals) {
   ::testing::internal::CaptureStderr();
   {

@@ -36,7 +36,7 @@ bool is_transcendental(const ops::OpRecord& op) {
   return false;
 }
 
-/// Whether the equation or one nested in it is such an op.
+/// Whether the equation, or one nested in it, has such an op.
 bool has_transcendental(const Equation& equation) {
   Function alone;
   alone.equations = {equation};
@@ -262,7 +262,7 @@ class Checker {
     }
   }
 
-  /// Combining moves equations, so a second run may combine others. The result must stay right.
+  /// Combining moves equations, so a second run may combine others. The results must stay correct.
   void check_combining(const Function& split) {
     const auto combine = [](const Function& body) { return partition::combine_collectives(body); };
     const Function again = combine(ir::with_changed_bodies(split, combine));

@@ -65,7 +65,7 @@ void read_pickle(const std::string& bytes) {
   if (const auto* data = pickle.find(pickle.root(), "data")) {
     std::uint64_t sum = 0;
     for (const char byte : data->text) sum += static_cast<unsigned char>(byte);
-    // Uses the sum, so that all bytes are read.
+    // Use the sum, so that all bytes are read.
     if (sum == 1) throw tessera::InternalError("one bit is set");
   }
 }

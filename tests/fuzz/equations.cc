@@ -1,6 +1,6 @@
 // How equations of each op are generated. Ops without a recipe here use their records: elementwise
-// ops take the shapes of existing values, the others use their samples. So a new op is covered at
-// once.
+// ops take the shapes of existing values, the others use their samples. So a new op is covered
+// immediately.
 #include <algorithm>
 
 #include "ops/ops.h"

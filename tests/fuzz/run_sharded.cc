@@ -185,7 +185,7 @@ std::vector<int> possible_aliases(const Function& partitioned, std::vector<int> 
 
 namespace {
 
-/// Each program is compiled for other caches, because they must not change a bit.
+/// Each program is compiled for other cache sizes, because these must not change a bit.
 CacheSizes odd_caches(const Function& function) {
   const std::size_t number = 3 * function.equations.size() + function.values.size();
   return {.l1 = std::int64_t{1} << (number % 19), .l2 = std::int64_t{1} << (number * 5 % 25)};
@@ -236,8 +236,8 @@ Arrays run_sharded(const Function& function, const Placed& placed, const Arrays&
 
 namespace {
 
-/// The bits of a number that is not negative are its place in the order of all numbers, counted
-/// from +0. -0 is one below it.
+/// The bits of a nonnegative number are its position in the order of all numbers, counted from +0.
+/// The position of -0 is one below that of +0.
 template <typename Bits, typename T>
 double places_between(T x, T y) {
   if (std::isnan(x) || std::isnan(y)) {
@@ -249,7 +249,7 @@ double places_between(T x, T y) {
   };
   const Bits a = place(x);
   const Bits b = place(y);
-  // Only places on the same side of 0 have a difference that fits.
+  // The difference fits only if both positions are on the same side of 0.
   if ((a < 0) == (b < 0)) return std::abs(static_cast<double>(a - b));
   return std::abs(static_cast<double>(a) - static_cast<double>(b));
 }

@@ -1,8 +1,8 @@
 // tessera_fuzz_stablehlo [--seed S] [--cases N] [--seconds T]
 //
-// Damaged StableHLO modules must either throw UserError or be read, and then be printed and
-// imported, in little time and memory. What is imported must be valid. Exit code 1: something else
-// happened, or all modules had the same outcome.
+// Damaged StableHLO modules must either throw UserError or be read. Those that are read are then
+// printed and imported. All of this must take little time and memory, and what is imported must be
+// valid. Exit code 1: something else happened, or all modules had the same outcome.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -45,7 +45,7 @@ std::vector<std::string> modules() {
   return result;
 }
 
-/// A byte that a number, a count or a flag is likely to be mistaken at.
+/// A byte that is likely to be mishandled in a number, a count or a flag.
 char awkward_byte(Random& random) {
   constexpr std::array<unsigned char, 8> kBytes = {0x00, 0x01, 0x02, 0x03, 0x7F, 0x80, 0xFE, 0xFF};
   return static_cast<char>(random.chance(50) ? kBytes.at(random.pick(kBytes.size()))
@@ -94,7 +94,7 @@ bool check(std::uint64_t seed, const std::vector<std::string>& corpus, Counts& c
       tessera::ir::verify(function, "import");
       ++counts.imported;
     } catch (const tessera::UserError&) {
-      // Not all that can be read can be imported.
+      // Not every module that can be read can be imported.
     }
   } catch (const tessera::UserError&) {
     ++counts.rejected;

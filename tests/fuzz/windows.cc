@@ -39,7 +39,8 @@ void reduce_window(Program& p, const ops::OpRecord& op) {
   p.emit(*op.name, {{"stride", stride}, {"window", window}}, {x});
 }
 
-/// The places of extremes, and what comes back to them.
+/// The positions of the extremes in windows. If `is_spread`, also values that are spread back to
+/// them.
 void window_numbers(Program& p, bool is_spread) {
   const ValueId x = p.any(any_float(p), 1);
   Ints window, stride;
@@ -53,7 +54,7 @@ void window_numbers(Program& p, bool is_spread) {
   const Ids extremes = p.emit_anyway("reduce_window_max", windows, {x});
   const Ids numbers = p.emit_anyway("find_in_windows", windows, {x, extremes.at(0)});
   if (!is_spread) return;
-  // At times the windows are those of a padded or a cut array.
+  // Sometimes the windows are those of a padded or a truncated array.
   Ints low, shape = p.shape(x);
   for (std::int64_t& size : shape) {
     low.push_back(p.random().chance(30) ? p.random().between(-2, 2) : 0);

@@ -1,4 +1,4 @@
-// Models with buffers and one process per device: the state after some steps is that of one
+// Models with buffers and one process per device: the state after some steps equals that of one
 // process, whatever the layout.
 #include <filesystem>
 #include <gtest/gtest.h>

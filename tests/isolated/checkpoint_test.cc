@@ -48,7 +48,7 @@ class Program final : public IsolatedProgram {
       std::rethrow_exception(error);
     } catch (const RuntimeFault& fault) {
       const std::string text = fault.what();
-      // Those that have written their part say what the other process could not.
+      // Processes that have written their part report what the other process could not write.
       const std::regex told("(process 2: )?cannot write " + path_ + "[^]*: File too large");
       const bool is_told = std::regex_match(text, told);
       if (!is_told) std::fprintf(stderr, "rank %d: %s\n", process_index(), text.c_str());

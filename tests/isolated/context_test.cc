@@ -1,4 +1,5 @@
-// Contexts in several processes: in one that is alone, a process computes what the others do not.
+// Contexts in several processes. In a context that is alone, a process can compute what the others
+// do not.
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
@@ -48,7 +49,7 @@ std::string what_of(const std::function<void()>& f) {
 }
 
 /// Each process trains another model for another number of steps. If any call waited for the other
-/// processes, the numbers of calls would not agree.
+/// processes, the processes would disagree on the number of calls.
 void check_alone(const Mesh& mesh) {
   const Floats shared = train(mesh, 5, 3);
   const int rank = process_index();

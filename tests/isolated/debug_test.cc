@@ -1,4 +1,4 @@
-// With several processes the first one prints, and what it prints is that of one process.
+// With several processes, the first one prints, and it prints the same as a single process.
 #include <fstream>
 #include <gtest/gtest.h>
 #include <stdexcept>
@@ -47,7 +47,7 @@ TEST(IsolatedDebug, TheFirstProcessPrints) {
   }
 }
 
-/// The sum of an array, by the function of each process.
+/// The host function of each process, which returns the sum of an array.
 std::vector<Array> summed(const std::vector<Array>& arguments) {
   float sum = 0;
   for (const float element : arguments[0].to_vector<float>()) sum += element;

@@ -249,7 +249,8 @@ TEST(Exchange, RollsAndSelections) {
   }
 }
 
-/// Partial results are exchanged where queries are whole; otherwise keys and values visit them.
+/// If queries are whole, partial results are exchanged; otherwise keys and values visit the
+/// queries.
 TEST(Exchange, AttentionOfSplitKeys) {
   for (const Mesh& mesh : {make_mesh({{"x", 2}}), make_mesh({{"x", 4}}, {2, 0, 3, 1})}) {
     for (const auto& [queries, of_queries] : {std::pair(3, P{}), std::pair(1100, P{"x"})}) {

@@ -59,8 +59,8 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
         EXPECT_NEAR(device["measured_bytes"].get<double>(), planned, 0.05 * planned);
         most = std::max(most, device["measured_bytes"].get<double>());
       }
-      // The planned peak of one process for all devices is that of the largest device, which keeps
-      // a little more while it waits for messages.
+      // The planned peak of one process for all devices is that of the largest device. A process
+      // per device keeps a little more while it waits for messages.
       const double planned = shared["device_peak_mib"].get<double>() * 1024 * 1024;
       EXPECT_NEAR(most, planned, 0.07 * planned);
     }
@@ -199,7 +199,7 @@ TEST_F(IsolatedErrors, AProcessStops) {
 TEST_F(IsolatedErrors, SeveralProcessesStop) {
   failing_ = {1, 2};
   EXPECT_EQ(train(make_mesh({{"data", 4}}), 3, [] { kill(getpid(), SIGSTOP); }), 2);
-  // The first of them to stop is blamed.
+  // The first of the two to stop is blamed.
   const std::string silent = "did not answer within the timeout of 3 s, nor did rank ";
   for (const char* rank : {"0", "3"}) {
     const std::string text = report(rank);

@@ -81,8 +81,8 @@ class GroupsBothWays {
     }
   }
 
-  /// Added up over the groups, the counts of their devices 0 must equal those of one process for
-  /// all.
+  /// Summed over the groups, the counts of each group's first device must equal those of one
+  /// process for all devices.
   void compare_counts(const run::CollectiveCounts& found, const run::CollectiveCounts& wanted,
                       std::int64_t received) const {
     for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter", "transfer"}) {
@@ -179,7 +179,7 @@ TEST(IsolatedMpmd, PipelinesGiveTheSameBits) {
   }
 }
 
-/// With tiles of all sizes, and values that the sender reads through views.
+/// The programs have tiles of all sizes, and values that the sender reads through views.
 TEST(IsolatedMpmd, RandomProgramsGiveTheSameBits) {
   int num_run = 0;
   for (std::uint64_t seed = 1; num_run < 120; ++seed) {

@@ -25,7 +25,7 @@ void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// With `devices` per group, of which each process owns `per_process`.
+/// Runs `body` with `devices` devices per group, of which each process owns `per_process`.
 int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void()> body,
               std::int64_t per_process = 1) {
   ReportingProgram program(std::move(body));
@@ -171,7 +171,8 @@ TEST(IsolatedPipeline, ProcessesHoldWhatIsPlanned) {
   for (const std::int64_t data : {1, 2}) {
     const int code = in_groups(2, data, [&] {
       Piped piped(Std1F1B{2}, groups(2, data), 4);
-      // Created without a compiled program, since the arena of one might determine the peak.
+      // Create the arrays without a compiled program, since the arena of one might determine the
+      // peak.
       const auto rows = [] {
         return array(std::vector<float>(4 * 64 * kWidth, 0.5F), {4, 64, kWidth});
       };
@@ -224,7 +225,7 @@ TEST(IsolatedPipeline, StatesAreMadeInTheirGroups) {
           expect_same(leaf, tree_leaves(wanted)[i], "leaf " + std::to_string(i));
         }
       }
-      // The layers of the other group are not held while the own ones are made, either.
+      // Nor are the layers of the other group held while a process makes its own layers.
       const auto peak_of = [&](const Shardings& shardings) {
         return jit(init, {.out_shardings = shardings}).compile().memory().peak;
       };
@@ -304,7 +305,7 @@ TEST(IsolatedPipeline, TimelinesHaveTheTasksOfAllGroups) {
   EXPECT_EQ(code, 0);
 }
 
-/// Saved by a pipeline of two groups of two devices, restored on other groups and on one device.
+/// Saved by a pipeline on two groups of two devices, restored on other groups and on one device.
 TEST(IsolatedPipeline, CheckpointsMoveToOtherMeshes) {
   const fs::path folder = fs::path(::testing::TempDir()) / "tessera_isolated_pipeline";
   fs::remove_all(folder);

@@ -33,8 +33,8 @@ std::vector<SpaceReader> traces_of(const std::string& arguments) {
   return traces;
 }
 
-/// The kinds of the ops in the row of exchanges, or in all others: `all_gather` of
-/// `block_0.Dense_0.all_gather.12`.
+/// The kinds of the ops in the row of exchanges, or of those in all other rows. The kind of
+/// `block_0.Dense_0.all_gather.12` is `all_gather`.
 std::set<std::string> ops_of(const ReadPlane& host, bool communicate) {
   std::set<std::string> names;
   for (const ReadLine& line : host.lines) {

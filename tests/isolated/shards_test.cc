@@ -21,7 +21,7 @@ void check_shards(const Mesh& mesh) {
   const Array x = device_put(arange(12), P{"a"});
   const Array y = jit([](Array v) { return v * 2; })(x);
   const std::vector<Shard> shards = y.addressable_shards();
-  const std::int64_t own = 4 / process_count();  // devices
+  const std::int64_t own = 4 / process_count();  // devices of this process
   expect(std::ssize(shards) == own, "a shard per device");
   std::set<std::int64_t> devices;
   for (const Shard& shard : shards) {

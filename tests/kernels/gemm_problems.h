@@ -95,7 +95,8 @@ inline GemmOperand make_operand(Random& random, Layout layout, std::int64_t batc
     }
     case Layout::windows:
     case Layout::kernel: {
-      // Windows of 3x3 in lines of channels, or, with rows and k swapped, their gradient.
+      // 3x3 windows over lines of channels or, with rows and k swapped, the gradient of such
+      // windows.
       const bool is_kernel = layout == Layout::kernel;
       const std::int64_t channels = (is_kernel ? outer : k) / 9 + 1, stride = random.integer(1, 2);
       const std::int64_t width = random.integer(1, 40);
@@ -166,8 +167,8 @@ inline Case make_case(Random& random, std::int64_t batches, std::int64_t m, std:
   return out;
 }
 
-// Batches whose elements of A and B are next to each other, as those of the groups of a convolution
-// are. The groups of C are next to each other as well, or one after the other.
+// Batches whose elements of A and B are adjacent, like those of the groups of a convolution. The
+// groups of C are adjacent too, or follow one after the other.
 inline Case make_groups(Random& random, std::int64_t k) {
   const std::int64_t groups = random.integer(2, 40), n = random.integer(1, 9);
   const std::int64_t m = random.integer(1, 70), width = random.integer(1, 5);
@@ -193,7 +194,7 @@ inline Case make_groups(Random& random, std::int64_t k) {
   return out;
 }
 
-// Lines of images: long sums, and rows, whose offsets repeat, so that plans keep few of them.
+// Lines of images. The offsets of their long sums and rows repeat, so that plans store few of them.
 inline Case make_images(Random& random, bool has_long_sums, std::int64_t others,
                         std::int64_t columns) {
   const std::int64_t height = random.integer(1, 40), width = random.integer(1, 60);

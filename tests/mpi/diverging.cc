@@ -1,10 +1,10 @@
-// A program of several ranks, one of which stops to do the same as the others after some steps:
+// A program of several ranks. After some steps, one rank no longer does the same as the others:
 //
 //   mpirun -n RANKS tessera_diverging KIND RANK STEP
 //
-// KIND: none; extra: one more collective; fewer: it leaves out a collective; other: another
-// collective instead; ends: it ends early; throws; slow: it sleeps for twice the timeout; halts: it
-// stops when it has left the others.
+// KIND is what that rank does. none: the same as the others; extra: one more collective; fewer: one
+// collective less; other: another collective instead; ends: it ends early; throws: it throws an
+// error; slow: it sleeps for twice the timeout; halts: it stops after it has left the others.
 #include <chrono>
 #include <csignal>
 #include <cstdio>

@@ -1,4 +1,5 @@
-// One rank does not do the same as the others: all end, and it is named once, with a collective.
+// One rank does not do the same as the others: all ranks end, and the message names that rank once,
+// with a collective.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <regex>
@@ -16,7 +17,7 @@ class Diverging : public ::testing::TestWithParam<Launcher> {
                   std::filesystem::temp_directory_path());
   }
 
-  /// The one message must match.
+  /// Expects exactly one message, which must match `form`.
   static void expect_message(const CommandOutcome& run, const std::string& form) {
     EXPECT_EQ(run.exit_code, 2);
     const std::regex message("rank [0-9]+: rank [^\n]*|rank [0-9]+: an error[^\n]*");

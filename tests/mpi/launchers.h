@@ -14,7 +14,7 @@ namespace tessera::testing {
 struct Launcher {
   std::string name;     // of its module
   std::string program;  // its path
-  std::string options;  // several ranks per core, as root too
+  std::string options;  // allow several ranks per core, also for root
 };
 
 inline std::vector<Launcher> launchers() {

@@ -1,4 +1,5 @@
-// The command under the launchers of MPI: the same bits as one process, and mistakes are told once.
+// The command under the launchers of MPI: the same bits as one process, and each mistake is
+// reported once.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -79,7 +80,7 @@ std::string message(const std::string& output) {
   return output.substr(begin, output.find('\n', std::min(cure, output.size() - 1)) - begin);
 }
 
-/// The run has ended with a mistake of the user, which one rank has told.
+/// Expects that the run ended with a mistake of the user, which one rank reported.
 void expect_told_once(const CommandOutcome& run, const std::string& text) {
   EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
   EXPECT_EQ(message(run.stderr_text), text);
@@ -234,14 +235,14 @@ TEST_P(Mpi, AModuleThatIsMissing) {
 }
 
 TEST_P(Mpi, AModuleThatOneRankLacks) {
-  // The launcher of MPICH lets the first rank wait for this one.
+  // MPICH's launcher lets the first rank wait for the one that lacks the module.
   const bool ends_others = GetParam().name == "openmpi";
   const std::string command =
       TESSERA_COMMAND " " + kLm + "--mesh data=2 --timeout " + (ends_others ? "30" : "5");
   const CommandOutcome run =
       launch(GetParam(), 1,
              command + " : -n 1 /bin/sh -c \"TESSERA_MPI=other exec " + command + "\"", folder_);
-  // The launcher of MPICH joins the bits of all exit codes, 1 and 2, or has one of them.
+  // MPICH's launcher returns the bitwise OR of all exit codes, 1 and 2, or one of them.
   EXPECT_GE(run.exit_code, 1) << run.stderr_text;
   EXPECT_LE(run.exit_code, ends_others ? 1 : 3) << run.stderr_text;
   EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;

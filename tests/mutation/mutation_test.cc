@@ -1,4 +1,5 @@
-// The conformance tests can fail: for every op, they find each rule that is made wrong in one way.
+// Shows that the conformance tests can fail: for every op, they find each rule that was made wrong
+// in one way.
 //
 // The checks see a copy of the record. The unchanged copy passes all checks, so what they find in a
 // mutant is due to the mutation.

@@ -1,5 +1,5 @@
-// take_along_axis and its gradient, beside loops over single elements: many columns, one table for
-// several threads, all sizes of elements, and indices out of range.
+// Compares take_along_axis and its gradient with loops over single elements: many columns, one
+// table for several threads, all sizes of elements, and indices out of range.
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
@@ -34,7 +34,7 @@ class Along : public ::testing::TestWithParam<int> {
   std::int64_t integer(std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   }
-  /// Some lie behind the last row. All are at least 0: negative ones count from the end.
+  /// Some are beyond the last row. None is negative, because negative indices count from the end.
   std::vector<std::int32_t> indices(const Lines& lines) {
     std::vector<std::int32_t> result;
     for (std::int64_t n = num_elements(lines.lines()); n > 0; --n) {

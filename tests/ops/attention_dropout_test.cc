@@ -1,5 +1,5 @@
-// Dropout of attention's probabilities beside softmax, random::bernoulli and products, and beside
-// attention without dropout. TESSERA_TEST_SEED sets the seed.
+// Compares dropout of attention's probabilities with softmax, random::bernoulli and products, and
+// with attention without dropout. TESSERA_TEST_SEED sets the seed.
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Example {
   AttentionMask mask;
 };
 
-/// Every query sees a key: softmax over nothing is not defined.
+/// Every query sees a key, because softmax over nothing is not defined.
 Example drawn_example(std::mt19937_64& engine, DType dtype) {
   const auto between = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
@@ -54,7 +54,7 @@ Example drawn_example(std::mt19937_64& engine, DType dtype) {
   return e;
 }
 
-/// Softmax, random::bernoulli per element of the batch, and products.
+/// The same as softmax, random::bernoulli per element of the batch, and products.
 Array with_softmax(const Example& e, const std::vector<Array>& in) {
   const Sizes& s = e.sizes;
   const Array q = reshape(in[0], {s.batch, s.queries, s.key_heads, s.group, s.depth});
@@ -196,7 +196,7 @@ TEST(AttentionDropout, AtRateZeroChangesNoBit) {
   for (std::size_t n = 0; n < found.size(); ++n) EXPECT_TRUE(array_equal(found[n], wanted[n]));
 }
 
-/// The mean over many keys is attention without dropout, within five standard errors.
+/// The mean over many random keys equals attention without dropout, within five standard errors.
 TEST(AttentionDropout, ChangesNoExpectation) {
   constexpr std::int64_t kKeys = 4000;
   const Array q = random::normal(Key(1), {1, 6, 2, 4});

@@ -1,5 +1,5 @@
-// Attention in random cases: against JAX, against products that hold all scores, and with equal
-// bits on every engine, mesh and number of threads. TESSERA_TEST_SEED sets the seed.
+// Attention in random cases: compared with JAX and with products that hold all scores. The bits are
+// equal on every engine, mesh and number of threads. TESSERA_TEST_SEED sets the seed.
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ Sample draw_sample(Drawn& draw, bool is_gradient) {
   for (std::int64_t i = draw.integer(0, 2); i > 0; --i) batch.push_back(draw.integer(1, 2));
   const std::int64_t queries = draw.integer(1, is_long ? 300 : 70);
   const std::int64_t drawn = draw.integer(1, is_long ? 2100 : 140);
-  // Keys that devices may hold in whole leaves.
+  // A number of keys that lets devices hold whole leaves.
   const std::int64_t keys = is_long && draw.one_in(2) ? (drawn + 3) / 4 * 4 : drawn;
   const std::int64_t key_heads = draw.integer(1, 2);
   const std::int64_t heads = key_heads * draw.integer(1, 2);
@@ -213,7 +213,7 @@ TEST(Attention, HasTheSameBitsForEveryNumberOfThreads) {
 
 // --- JAX
 
-/// As `hashed` in tests/peers/make_attention_golden.py.
+/// Like `hashed` in tests/peers/make_attention_golden.py.
 Array hashed(std::uint64_t number, std::uint64_t which, const Shape& shape) {
   std::vector<float> values(static_cast<std::size_t>(num_elements(shape)));
   for (std::uint64_t n = 0; n < values.size(); ++n) {

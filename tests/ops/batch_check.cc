@@ -32,7 +32,7 @@ HostArray row_of(const HostArray& batch, std::int64_t index, const Type& type) {
   return row;
 }
 
-/// The equations of the batch rule, for the operands in `is_batched` being batches.
+/// The equations of the batch rule when the operands in `is_batched` are batches.
 Function batched_function(const Case& c, const std::vector<bool>& is_batched) {
   const Function single = function_of(*c.op, c.sample());
   Function function;

@@ -113,7 +113,7 @@ Verdict gradient_is_difference(const Problem& problem, std::mt19937_64& generato
 }  // namespace
 
 bool has_derivative(const Case& c) {
-  // stop_gradient on purpose has another derivative than its values have.
+  // By design, the derivative of stop_gradient differs from that of its values.
   if (!c.op->vjp.is_differentiable() || *c.op->name == "stop_gradient") return false;
   bool has_float = false;
   for (const ops::SampleOperand& operand : c.sample().operands) {

@@ -26,7 +26,7 @@ DType dtype_of(const Json& a) {
   return a["dtype"] == "bf16" ? DType::bf16 : DType::f64;
 }
 
-/// The leading 20 bits of numbers from 0 to 1, then the next 20 and the next 20.
+/// The leading 20 bits of numbers from 0 to 1, then the next 20 bits, then the next 20.
 Arrays thirds(const Array& x) {
   Arrays parts;
   Array rest = astype(x, DType::f64);
@@ -245,7 +245,7 @@ Array array_of(const Json& packed) {
   return array(packed["values"].get<std::vector<float>>(), packed["shape"].get<Shape>());
 }
 
-/// Equal up to a few roundings of f32.
+/// Expects equality up to a few roundings of f32.
 void expect_near(const Array& found, const Json& wanted) {
   EXPECT_EQ(found.shape(), wanted["shape"].get<Shape>());
   const auto values = astype(found, DType::f32).to_vector<float>();
@@ -335,7 +335,7 @@ TEST(Functions, SegmentsHaveSecondDerivatives) {
   const auto shares = [&](const Array& rows) {
     return sum(segment_softmax(rows, ids, 2) * array({0.0F, 1.0F, 0.0F, 2.0F}));
   };
-  // The softmax of two numbers is logistic of their difference d, here 2 and 7.
+  // The softmax of two numbers is the logistic function of their difference d, here 2 and 7.
   const auto bend = [](double d) {
     const double p = 1 / (1 + std::exp(-d));
     return p * (1 - p) * (1 - 2 * p);

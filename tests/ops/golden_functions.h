@@ -1,4 +1,5 @@
-// Functions of arrays beside what JAX printed for them: values, gradients and bits on a mesh.
+// Compares functions of arrays with what JAX printed for them, and their bits on a mesh with those
+// without one.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using Function = std::function<Arrays(const Json& arguments, const Arrays& input
 using Functions = std::map<std::string, Function>;
 
 /// Results, then gradients of sum(result * cos(0, 1, 2, ..)) for all inputs, if the case has any.
-/// `dtype`: of the sum and the cosines.
+/// `dtype` is that of the sum and the cosines.
 inline Arrays evaluate(const Function& function, const Json& c, const Arrays& inputs, DType dtype) {
   const Json& arguments = c["arguments"];
   const auto run = jit([&](const Arrays& given) {
@@ -40,7 +41,7 @@ inline Arrays evaluate(const Function& function, const Json& c, const Arrays& in
   return run(inputs);
 }
 
-/// What evaluate() should give.
+/// The values that evaluate() should return.
 inline Json wanted_of(const Json& c) {
   Json wanted = c["outputs"];
   if (c.contains("gradients")) {
@@ -78,7 +79,7 @@ inline void expect_near(const Array& found, const Json& wanted, double tolerance
   }
 }
 
-/// Values and gradients are those of the case, and bits do not depend on the mesh.
+/// Expects the values and gradients of the case, and bits that do not depend on the mesh.
 inline void check_case(const Function& function, const Json& c, DType dtype, double tolerance) {
   SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump() + " " + std::string(name(dtype)));
   Arrays inputs;

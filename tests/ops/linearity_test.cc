@@ -1,4 +1,5 @@
-// Ops that claim to be linear in some operands are: they may be applied to the parts of a sum.
+// Ops that claim to be linear in some operands really are: they may be applied to each part of a
+// sum.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -14,7 +15,7 @@ using ir::Function;
 using ops::HostArray;
 using testing::Arrays;
 
-/// Integers from -4 to 4, whose sums are exact in any order. For operands that are not summed, 1, 2
+/// Integers from -4 to 4, whose sums are exact in any order. Operands that are not summed get 1, 2
 /// or 4, by which division is exact.
 HostArray drawn(const ops::SampleOperand& operand, bool is_summed, std::mt19937& random) {
   HostArray array(operand.type);

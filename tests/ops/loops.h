@@ -1,4 +1,4 @@
-// What tests of passes over loops share.
+// Functions that the tests of passes over loops share.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline const ir::Function& body_of(const ir::Function& f, std::string_view op = 
   return loop_of(f, op).attributes.body("body");
 }
 
-/// What a pass makes of the function, which must be valid and which the pass must leave as it is.
+/// The function after the pass. It must be valid, and running the pass again must not change it.
 inline ir::Function changed_by(ir::Function (*pass)(ir::Function), const char* name,
                                const ir::Function& f) {
   ir::Function changed = pass(f);
@@ -36,7 +36,7 @@ inline ir::Function changed_by(ir::Function (*pass)(ir::Function), const char* n
   return changed;
 }
 
-/// Expects the same bits of both functions, of random inputs. Those of integers are 0.
+/// Expects the same bits from both functions for random inputs. Integer inputs are 0.
 inline void expect_same_bits(const ir::Function& f, const ir::Function& changed) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

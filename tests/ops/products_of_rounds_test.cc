@@ -1,4 +1,4 @@
-// Products that a loop makes round by round, which become one product before or after it.
+// Products that a loop computes round by round. They become one product before or after the loop.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -31,7 +31,7 @@ Function loop(const std::string& lines) {
 )");
 }
 
-/// `lines` of the product of %x with %0, and of that with %1.
+/// The lines for the product of %x with %0, and for the product of that with %1.
 std::string two_products(int x, int first) {
   return fmt::format(R"(    %{1}: f32[2,16] = dot_general[lhs_batch=[], lhs_contract=[1], )"
                      R"(rhs_batch=[], rhs_contract=[0]] %{0}, %0
@@ -76,8 +76,8 @@ TEST(ProductsOfRounds, StayWhereTheLoopNeedsThem) {
   }
 }
 
-/// A loop with a product of what is scanned and one that is stacked, each with a batch dimension or
-/// not, and with the factor that varies on either side.
+/// A loop with a product of a scanned value and a product that is stacked. Each may have a batch
+/// dimension, and the factor that varies may be on either side.
 Function random_loop(std::mt19937& random) {
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));

@@ -1,4 +1,4 @@
-// Every record is complete, its shape rule checks what it is given, and its text form round-trips.
+// Every record is complete, its shape rule checks its operands, and its text form round-trips.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <set>

@@ -1,4 +1,4 @@
-// The order of sums, written out by hand for small cases. Random bits are compared with JAX's.
+// The order of sums, written out by hand for small cases. Also compares random bits with JAX's.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -76,8 +76,8 @@ TEST(SumOrder, DimensionListGivesTheGrid) {
     leaves[row] = (at(row, 0) + at(row, 2)) + at(row, 1);  // vector lanes, then folded
   }
   EXPECT_EQ(sum_of(array(x, {8, 3}), {0, 1}), tree_of_8(leaves));
-  // The other way round: 3 columns in 8 grains, some of them empty. In a grain, rows in index
-  // order.
+  // The other way round: 3 columns in 8 grains, some of which are empty. Within a grain, rows are
+  // in index order.
   std::vector<float> columns(3, 0.0f);
   for (std::size_t column = 0; column < 3; ++column) {
     for (std::size_t row = 0; row < 8; ++row) columns[column] += at(row, column);

@@ -1,4 +1,4 @@
-// The reference at delicate values of delicate ops, compared with numbers written out here.
+// Compares the reference with numbers written out here, for delicate values of delicate ops.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,5 +1,5 @@
-// Choices that the rules make: how tied values share a cotangent, factors as text, no needless
-// transposes, and messages that tell what to write instead.
+// Choices that the rules make: how tied values share a cotangent, how factors are written as text,
+// no needless transposes, and messages that say what to write instead.
 #include <algorithm>
 #include <gtest/gtest.h>
 

@@ -43,7 +43,7 @@ inline std::uint64_t test_seed() {
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
-/// A generator for one case; `use` separates several draws for one case.
+/// A generator for one case; `use` distinguishes several draws for the same case.
 inline std::mt19937_64 generator_for(const Case& c, std::uint64_t use = 0) {
   std::uint64_t hash = test_seed() * 1000003 + use;
   for (char letter : c.name()) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
@@ -75,9 +75,9 @@ T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Va
       if (values == Values::special && pick % 5 == 0) return special[pick / 5 % std::size(special)];
       return static_cast<T>(operand.low + unit * (operand.high - operand.low));
     } else {
-      // Both ends included.
+      // Includes both ends.
       const double whole = std::floor(operand.low + unit * (operand.high - operand.low + 1.0));
-      // Negative samples of unsigned operands wrap.
+      // Negative samples of unsigned operands wrap around.
       return static_cast<T>(static_cast<std::int64_t>(std::min(whole, operand.high)));
     }
   }
@@ -118,7 +118,7 @@ inline std::vector<ops::HostArray> random_inputs(const Case& c, Values values = 
   return inputs;
 }
 
-/// Which dtype takes the place of another one.
+/// Maps a dtype to the one that replaces it.
 using DTypeMap = DType (*)(DType);
 
 inline ir::Attributes with_dtypes(const ir::Attributes& attributes, DTypeMap map);

@@ -1,4 +1,4 @@
-// Products that a loop adds to a carry, which become one product after the loop.
+// Products that a loop adds to a carry. They become one product after the loop.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -54,18 +54,18 @@ void expect_same_results(const Function& f, const Function& late) {
 
 struct Case {
   std::string lines;
-  std::int64_t carries;  // that are left
+  std::int64_t carries;  // carries that are left
   std::size_t late;      // products after the loop
 };
 
 TEST(SumsAfterLoops, AreOneProduct) {
   for (const Case& c :
        std::vector<Case>{{"%13: f32[24,24] = add %0, %8\n    return %13, %4, %1", 1, 1},
-                         // Of two terms, and one of zeros that is left out.
+                         // A sum of two terms; a term of zeros is left out.
                          {"%13: f32[24,24] = add %5, %10\n    %14: f32[24,24] = add %6, %0\n"
                           "    %15: f32[24,24] = add %13, %14\n    return %15, %4, %1",
                           1, 2},
-                         // A product of two rows, which is not written as one.
+                         // An outer product of two rows, which is not written as a product.
                          {"%13: f32[24,24] = mul %12, %11\n    %14: f32[24,24] = add %13, %0\n"
                           "    return %14, %4, %1",
                           1, 1},

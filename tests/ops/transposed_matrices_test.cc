@@ -1,4 +1,4 @@
-// Matrices that a loop multiplies few rows with, which are transposed before it.
+// Matrices that a loop multiplies with few rows. They are transposed before the loop.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -24,7 +24,7 @@ struct Sizes {
   std::string dtype = "f32";
 };
 
-/// A scan whose rounds multiply the carry with the matrix, and the result with its transpose.
+/// A scan whose rounds multiply the carry by the matrix, and the result by its transpose.
 Function scan_of(const Sizes& sizes, const std::string& more = "") {
   return ir::parse(
       fmt::format("function main[mesh=\"none\", grains=8](%0: {0}, %1: {1}) {{\n"
@@ -66,7 +66,7 @@ int below(std::mt19937& random, int end) {
   return static_cast<int>(random() % static_cast<unsigned>(end));
 }
 
-/// A matrix of a loop, whose dimensions have any order.
+/// A matrix of a loop, with its dimensions in any order.
 struct RandomMatrix {
   explicit RandomMatrix(std::mt19937& random)
       : has_batch(below(random, 2) == 0),
@@ -82,7 +82,7 @@ struct RandomMatrix {
     for (const int dim : order) sizes += fmt::format(",{}", dim == kBatch ? batch : n);
     return "f32[" + sizes.substr(1) + "]";
   }
-  /// Reverses the order of the dimensions; the line that does so to %0.
+  /// Reverses the order of the dimensions. Returns the line that does the same to %0.
   std::string turn() {
     std::ranges::reverse(order);
     return fmt::format("    %4: {} = transpose[permutation=[{}]] %0\n", type(),

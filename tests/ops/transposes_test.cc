@@ -48,7 +48,7 @@ TEST(Transposes, OfOuterProductsAreOuterProducts) {
 )");
 }
 
-/// Loops and branches have bodies of their own.
+/// Transposes move in the bodies of loops and branches, too.
 TEST(Transposes, InBodiesMoveToo) {
   const Function f =
       ir::parse(R"(function main[mesh="none", grains=8](%0: f32[2,3], %1: f32[4,3], %2: f32[4,2]) {
@@ -66,7 +66,8 @@ TEST(Transposes, InBodiesMoveToo) {
   EXPECT_EQ(count_of(without_transposes(f), "transpose"), 0U);
 }
 
-/// What is read in both orders would be computed twice, and an array would be read along columns.
+/// These transposes stay. Otherwise a value that is read in both orders would be computed twice,
+/// and an array would be read along columns.
 TEST(Transposes, OfWhatIsReadElsewhereAndOfArraysStay) {
   const Function shared =
       ir::parse(R"(function main[mesh="none", grains=8](%0: f32[3], %1: f32[3,2]) {
@@ -81,7 +82,8 @@ TEST(Transposes, OfWhatIsReadElsewhereAndOfArraysStay) {
   EXPECT_EQ(count_of(without_transposes(shared), "transpose"), 2U);
 }
 
-/// A convolution can write its result in another order, but for its features.
+/// A convolution can write its result with its dimensions in another order, except for the
+/// features.
 TEST(Transposes, OfWhatIsMadeOfAConvolutionComeBeforeIt) {
   const auto transposed_dtype = [](const std::string& permutation, const std::string& shape) {
     const Function f =

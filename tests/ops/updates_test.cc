@@ -1,4 +1,4 @@
-// Sums of an array and of an update of zeros, which become updates of the array.
+// Sums of an array and an update of zeros. They become updates of the array.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -21,7 +21,7 @@ using ir::ValueId;
 constexpr std::int64_t kRows = 16, kColumns = 1024;
 const Type kTable = {.dtype = DType::f32, .shape = {kRows, kColumns}};
 
-/// The number of sums of whole arrays, those in bodies too.
+/// The number of sums of whole arrays, including those in bodies.
 std::size_t whole_sums(const Function& f) {
   std::size_t count = 0;
   for (const ir::Equation& equation : f.equations) {
@@ -62,8 +62,8 @@ TEST(Updates, OfZerosChangeASlice) {
 )");
 }
 
-/// -0.0 + 0.0 is 0.0, so an array that may have an element -0.0 is added to as a whole. So is one
-/// to which a large update is added, and one that is not updated with zeros.
+/// -0.0 + 0.0 is 0.0, so the sum stays a sum of whole arrays if the array may contain -0.0. The
+/// same holds if the update is large, or if the other term is not an update of zeros.
 TEST(Updates, StayWhereBitsOrTimeWouldSuffer) {
   for (const std::string lines : {"%3: f32[8] = pad[high=[7], interior=[0], low=[0]] %1, %2\n"
                                   "  %4: f32[8] = add %0, %3",

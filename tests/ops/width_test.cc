@@ -1,6 +1,7 @@
-// The samples of all records in dtypes that no sample has: f64 and f16 in place of f32, integers of
-// 8, 16 and 64 bits in place of those of 32. The host engine must agree with the reference engine,
-// on one device and on a mesh. Whether the reference is right is tested with NumPy's numbers.
+// The samples of all records in dtypes that no sample has: f64 and f16 in place of f32, and
+// integers of 8, 16 and 64 bits in place of 32-bit ones. The host engine must agree with the
+// reference engine, on one device and on a mesh. Other tests compare the reference with NumPy's
+// numbers.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -39,7 +40,7 @@ constexpr Width kWidths[] = {width<DType::f32, DType::f64>(), width<DType::f32, 
 
 class Widths : public ::testing::TestWithParam<Case> {};
 
-/// Values of the dtype of the sample, converted: large integers wrap.
+/// Values of the sample's own dtype, converted. Large integers wrap around.
 std::vector<ops::HostArray> inputs_of(const Case& c, const ops::Sample& sample, Values values) {
   std::mt19937_64 generator = testing::generator_for(c, 7);
   std::vector<ops::HostArray> inputs;
@@ -106,7 +107,7 @@ TEST_P(Widths, HaveTheValuesOfTheReference) {
 
 std::vector<Case> cases() {
   std::vector<Case> all = testing::all_cases();
-  // Tasks and transfers are of several groups of devices, which run_sharded does not have.
+  // Tasks and transfers need several groups of devices, which run_sharded does not have.
   std::erase_if(all, [](const Case& c) {
     return !testing::runs_on_host(c) || c.op == &ops::task_op || c.op == &ops::transfer_op;
   });

@@ -1,4 +1,4 @@
-// What exchange_dlpack.py calls: tensors in, tensors out.
+// Functions for exchange_dlpack.py. They take tensors and return tensors.
 #include <tessera/dlpack.h>
 #include <tessera/ops.h>
 #include <tessera/shardings.h>

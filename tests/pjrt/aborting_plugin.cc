@@ -1,4 +1,4 @@
-// A library with the form of a plugin that fails an assertion of its own.
+// A library with the form of a plugin, which fails an assertion of its own.
 #include <cstdlib>
 
 extern "C" const void* GetPjrtApi();

@@ -1,6 +1,6 @@
-// pjrt_compile PLUGIN TARGET KIND [SEED [COUNT]]: compiles programs in StableHLO for a GPU that is
-// not there. TARGET is a file that describes it. PLUGIN may have wildcards. The exit status is 77
-// if there is no such plugin: pip install jax-cuda13-pjrt nvidia-cuda-nvcc.
+// pjrt_compile PLUGIN TARGET KIND [SEED [COUNT]]: compiles programs in StableHLO for a GPU that the
+// machine does not have. TARGET is a file that describes the GPU. PLUGIN may have wildcards. The
+// exit status is 77 if there is no such plugin: pip install jax-cuda13-pjrt nvidia-cuda-nvcc.
 #include <chrono>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -108,7 +108,8 @@ int main(int argc, char** argv) {
     fmt::print("skipped: no PJRT plugin at {}\n", arguments[0]);
     return 77;
   }
-  // Without a GPU there is nothing to choose kernels by, and the search takes most of the time.
+  // Without a GPU, the search for the best kernels has nothing to go by, and it takes most of the
+  // time.
   setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0", 0);
   std::ifstream file(arguments[1]);
   const std::string target{std::istreambuf_iterator<char>(file), {}};

@@ -1,4 +1,4 @@
-// Jitted functions on the devices of a plugin, against the host engine.
+// Compares jitted functions on the devices of a plugin with the host engine.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -146,7 +146,7 @@ TEST_F(PjrtDevices, DonatedStateStaysOnTheDevices) {
     reset_peak_buffer_bytes();
     const std::int64_t before = peak_buffer_bytes();
     for (int i = 0; i < 5; ++i) state = step(std::move(state), x);
-    // No step takes memory of the host.
+    // No step allocates memory of the host.
     if (engine() == "pjrt") {
       EXPECT_EQ(peak_buffer_bytes(), before);
     }
@@ -187,7 +187,8 @@ TEST_F(PjrtDevices, ArraysGoBackAndForth) {
   EXPECT_EQ((y + 1.0F).to_vector<float>(), std::vector<float>({2, 5, 8, 11, 14, 17, 20}));
 }
 
-/// With a weight of two groups, one that a stage uses twice, a skip connection, and a global norm.
+/// The model has a weight in two groups, one that a stage uses twice, a skip connection, and a
+/// global norm.
 TEST_F(PjrtDevices, PipelinesKeepTheirStateInTheirGroups) {
   const MpmdMesh mesh = groups(2, 2);
   const use_mesh scope(mesh.group_mesh());

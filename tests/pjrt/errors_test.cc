@@ -1,4 +1,4 @@
-// What is wrong with a plugin is told before anything runs.
+// Problems of a plugin are reported before anything runs.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -53,7 +53,7 @@ TEST(PjrtPaths, OfAnotherProcessor) {
   std::filesystem::remove(path);
 }
 
-/// Where pip installs it, in an environment that is on PATH and was not activated.
+/// The plugin is where pip installs it, in an environment that is on PATH but not activated.
 TEST(PjrtPaths, OfTheGpuPluginBesidePython) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / "gpu_environment";

@@ -29,7 +29,7 @@ class PjrtFaults : public PjrtCommands {
   std::int64_t latest() const {
     return checkpoint::latest_step((folder() / "run").string()).value_or(-1);
   }
-  /// The host goes on from the checkpoint, to the loss of a run that nothing has disturbed.
+  /// The host continues from the checkpoint and reaches the loss of an undisturbed run.
   void expect_intact() const {
     const double found = losses(kLm + "--checkpoint run --resume").back();
     const double wanted = losses(kLm).back();
@@ -70,7 +70,7 @@ TEST_F(PjrtFaults, SignalsAreToldByName) {
 }
 
 TEST_F(PjrtFaults, NobodyWaitsForUploads) {
-  // Arrays from a checkpoint begin on the host. They are donated to the first step.
+  // Arrays from a checkpoint start on the host. They are donated to the first step.
   losses(kLm + "--checkpoint run --every 3");
   fs::remove_all(checkpoint::step_path((folder() / "run").string(), 6));
   const CommandOutcome outcome =

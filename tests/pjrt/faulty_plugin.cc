@@ -1,5 +1,5 @@
-// A plugin that passes every call on to the one in $TESSERA_WRAPPED_PLUGIN, but for what
-// $TESSERA_PLUGIN_FAULT says: one of
+// A plugin that passes every call on to the one in $TESSERA_WRAPPED_PLUGIN, except for the fault
+// that $TESSERA_PLUGIN_FAULT names, one of:
 //   out_of_memory:N   the N-th execution fails
 //   abort:N, fpe:N    the N-th execution ends the process
 //   late:N            the results of the N-th execution cannot be read
@@ -146,7 +146,7 @@ abi::Error* destroy_buffer(abi::BufferDestroy& a) {
 
 // --- uploads
 
-/// Host memory that is not to change before it has been asked for three times.
+/// Host memory that must not change until the caller has asked three times whether it was read.
 struct HeldUpload {
   const unsigned char* data;
   std::size_t size;
@@ -245,7 +245,7 @@ abi::ProfilerError* profiler_step(abi::ProfilerCall* a) {
 }
 
 abi::ProfilerError* collect(abi::ProfilerData* a) {
-  // The plugin for NVIDIA's devices passes a byte more than it has written, too.
+  // Passes one byte more than was written, as the plugin for NVIDIA's devices does.
   const std::string bytes = space() + '\0';
   if (a->data != nullptr) std::memcpy(a->data, bytes.data(), bytes.size());
   a->data_size = bytes.size();

@@ -20,7 +20,7 @@ const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 ";
 
 class PjrtModels : public PjrtCommands {
  protected:
-  /// Relative; later losses differ by what the updates add to the rounding of the first one.
+  /// Relative. Later losses differ more, because the updates add to the rounding of the first one.
   struct Tolerance {
     double first = 1e-5;
     double fifth = 1e-3;

@@ -1,4 +1,4 @@
-// A library with the form of a plugin of an older interface.
+// A library with the form of a plugin for an older interface.
 #include "run/pjrt/abi.h"
 
 namespace abi = tessera::run::pjrt::abi;

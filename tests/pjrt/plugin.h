@@ -14,8 +14,8 @@ namespace tessera::testing {
 std::string test_plugin_path();
 /// "pjrt:PATH,cpu_device_count=8"; empty if there is none.
 std::string test_plugin();
-/// The same for a plugin that passes calls on to that one, and has a fault (faulty_plugin.cc) while
-/// this object lives.
+/// The same for a plugin that passes calls on to that one, and that has a fault (faulty_plugin.cc)
+/// while this object exists.
 class FaultyPlugin {
  public:
   explicit FaultyPlugin(const std::string& fault);
@@ -32,7 +32,7 @@ class Pjrt : public ::testing::Test {
   void TearDown() override;
 };
 
-/// Runs the command line in a folder of its own.
+/// Runs the command line in a separate folder.
 class PjrtCommands : public Pjrt {
  protected:
   void SetUp() override;

@@ -34,7 +34,7 @@ TEST_F(PjrtProfiles, ShowTheCallsAsTheHostSeesThem) {
   EXPECT_EQ(outcome.stdout_text.find("no task to run"), std::string::npos);
   const std::string bytes = written();
   const SpaceReader space(bytes);
-  // Five steps are traced, on the two devices of the mesh.
+  // Five steps are traced, on both devices of the mesh.
   for (const char* device : {"/device:TPU:0", "/device:TPU:1"}) {
     SCOPED_TRACE(device);
     const ReadPlane& plane = space.plane(device);

@@ -3,7 +3,8 @@
 // PATH[,OPTION=VALUE]...; a path may have wildcards. The exit status is 77 if there is no such
 // file.
 //
-// Plugins may end their process, so they run in a child; the parent names the program that it ran.
+// Plugins may end their process, so they run in a child. The parent names the program that was
+// running.
 #include <cstring>
 #include <fmt/format.h>
 #include <glob.h>
@@ -21,7 +22,7 @@ namespace {
 using namespace tessera;           // NOLINT(google-build-using-namespace)
 using namespace tessera::testing;  // NOLINT(google-build-using-namespace)
 
-/// What the child tells its parent.
+/// What the child process reports to its parent.
 struct Progress {
   char client[256] = {};  // platform and versions
   char now[256] = {};     // the program that runs
@@ -31,7 +32,7 @@ void tell(char (&text)[256], const std::string& what) {
   std::strncpy(text, what.c_str(), sizeof(text) - 1);
 }
 
-/// Every device holds a tile of its own.
+/// Every device holds its own tile.
 std::vector<run::DevicePort> ports_of(const std::vector<Type>& types, std::int64_t num_devices) {
   std::vector<run::DevicePort> ports;
   for (const Type& type : types) {

@@ -137,7 +137,7 @@ TEST_F(Commands, TilesAreThoseOfJax) {
   EXPECT_NE(bytes_of(folder_ / "row.svg").find("<svg"), std::string::npos);
 }
 
-/// Checks that bytes are those of the leaves, and returns how many leaves there are.
+/// Checks that byte counts are sums over the leaves, and returns the number of leaves.
 std::int64_t count_leaves(const json& module) {
   std::int64_t bytes = 0;
   std::int64_t device_bytes = 0;
@@ -221,7 +221,7 @@ TEST_F(Commands, DevicesAreThoseOfTheMesh) {
   EXPECT_GT(devices["free_memory_bytes"], 0);
 }
 
-/// What a command writes to a terminal with so many columns.
+/// What a command writes to a terminal that has so many columns.
 std::string on_terminal(unsigned short columns, const std::vector<const char*>& words) {
   winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;

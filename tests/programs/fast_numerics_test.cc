@@ -1,5 +1,5 @@
-// Fast numerics on whole programs: what exact numerics send in addition, losses that stay close,
-// and the same bits for any number of threads.
+// Fast numerics on whole programs: how much more exact numerics send, losses that stay close, and
+// the same bits for any number of threads.
 
 #include <gtest/gtest.h>
 #include <map>

@@ -1,4 +1,4 @@
-// The GPT-2 of examples/gpt2 beside the package transformers, with the same random weights.
+// Compares the GPT-2 of examples/gpt2 with the package transformers, for the same random weights.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ const gpt2::GPT2& model() {
   return read;
 }
 
-/// What the peer computes.
+/// An array that the peer computed.
 Array recorded(const std::string& name) {
   return checkpoint::read_safetensors(golden_folder() + "/logits.safetensors", {.names = {name}})[0]
       .array;
@@ -108,7 +108,7 @@ class Gpt2Files : public ::testing::Test {
   void write(const char* name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;
   }
-  /// What the error about these tensors says.
+  /// The text of the error about these tensors.
   std::string error_of(const std::vector<checkpoint::NamedArray>& tensors) const {
     checkpoint::write_safetensors(folder() + "/model.safetensors", tensors);
     try {

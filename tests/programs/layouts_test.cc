@@ -192,7 +192,7 @@ TEST(SequenceParallel, WithDataParallelism) {
   config.sequence = "model";
   const BlockUses uses = run_block(config, make_mesh({{"data", 2}, {"model", 4}}));
   EXPECT_EQ(uses.forward, (Uses{use("all_gather", 2, kOnce), use("reduce_scatter", 2, kOnce)}));
-  // The terms for norms are moved to a split of the features, over one axis and then over the
+  // The split of the terms for norms moves to the features, first over one axis and then over the
   // other.
   const std::int64_t tile = kActivations / 8;
   const std::int64_t norms = 4 * kWidth * 4 * 7 / 8;
@@ -456,8 +456,8 @@ TEST(VocabularyParallel, NothingOfItsSizeMoves) {
   const Array rows = device_put(table, P{"model"});
   const Array columns = device_put(head, P{none, "model"});
   expect_same_leaves(step(rows, columns, ids, targets), wanted);
-  // Reduced are the looked-up rows and the gradient of x, and for each token a maximum, a sum, the
-  // target's log-probability and a sum of its derivative.
+  // The reductions are of the looked-up rows, the gradient of x and, for each token, a maximum, a
+  // sum, the target's log-probability and a sum of its derivative.
   const std::int64_t features = 2 * 8 * 16 * 4;
   const std::int64_t per_token = 2 * 8 * 4;
   EXPECT_EQ(uses_of(step.compiled()),

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kBatch = 16, kInputs = 32, kHidden = 64, kOutputs = 8;
 constexpr std::size_t kSteps = 3;
 
-/// A temporary folder, removed with the object.
+/// A temporary folder that is removed with the object.
 class Folder {
  public:
   Folder() : path_(fs::temp_directory_path() / ("profile_test_" + std::to_string(getpid()))) {

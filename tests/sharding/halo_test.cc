@@ -59,13 +59,14 @@ TEST(Halo, AConvolutionReceivesTheRowsThatItsWindowsReach) {
             (Bytes{{"halo_exchange", 2 * 2 * 8 * 4 * kFloat}}));
 }
 
-/// The windows of the padded array are made from windows of the array, so rows move once.
+/// The windows of the padded array are derived from windows of the array, so rows move once.
 TEST(Halo, PaddingAndTheConvolutionAfterItReceiveOneRowFromEachNeighbour) {
   const auto f = [](Arrays in) { return Arrays{conv(in[0], in[1], {.padding = "SAME"})}; };
   const Array kernel = testing::numbers({3, 3, 4, 8}, 2);
   EXPECT_EQ(received(line(), {images({2, 16, 8, 4}), kernel}, {P{none, "x"}, P{}}, f),
             (Bytes{{"halo_exchange", 2 * 2 * 8 * 4 * kFloat}}));
-  // Along both dimensions a corner as well: shards are 8 by 2, the inner ones read 9 by 4.
+  // If both dimensions are split, a corner moves as well: shards are 8 by 2, and the inner ones
+  // read 9 by 4.
   const Mesh mesh = make_mesh({{"x", 2}, {"y", 4}});
   EXPECT_EQ(received(mesh, {images({2, 16, 8, 4}), kernel}, {P{none, "x", "y"}, P{}}, f),
             (Bytes{{"halo_exchange", 2 * (9 * 4 - 8 * 2) * 4 * kFloat}}));

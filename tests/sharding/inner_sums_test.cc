@@ -1,4 +1,4 @@
-// Sums over two dimensions of which the second is split: random shapes, meshes and grains, whose
+// Sums over two dimensions of which the second is split, for random shapes, meshes and grains. The
 // values make the order of the sum, and the sign of zero, matter. The bits are those of the
 // reference engine, and of one device.
 #include <cmath>
@@ -30,7 +30,7 @@ class Random {
     return list[static_cast<std::size_t>(between(0, std::ssize(list) - 1))];
   }
   /// Values of very different magnitudes, so that sums round and products vanish; some are -0. In
-  /// one of four arrays all products vanish, which leaves only signs of zero to be added.
+  /// one out of four arrays all products vanish, which leaves only signs of zero to be added.
   Array numbers(const Shape& shape) {
     const bool is_tiny = between(0, 3) == 0;
     std::vector<float> values(static_cast<std::size_t>(num_elements(shape)));
@@ -46,7 +46,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-/// A sum of arrays, and how each is split: dimensions of the sum by x and y.
+/// A sum of arrays, and how each of them is split: dimensions of the sum by x and y.
 struct Case {
   std::string text;
   std::vector<Array> arrays;

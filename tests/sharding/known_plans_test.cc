@@ -1,5 +1,5 @@
 // Programs whose cheapest plan is known: their first lines say how many bytes a device has to
-// receive, and why. The planned collectives send no more.
+// receive, and why. The planned collectives must not send more.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

@@ -124,15 +124,15 @@ TEST_P(OpDerivativeSharding, EveryShardingIsOneDevice) {
   const testing::ShardingChoices tried{.meshes = meshes(), .max_choices = kMaxDerivativeChoices};
   EXPECT_EQ(testing::shardings_are_one_device(gradient, inputs, wanted, tried, generator),
             std::nullopt);
-  // Sums of terms that may differ in the last places.
+  // The gradient may sum terms that differ in the last places.
   if (!GetParam().sample().is_exact() || has_inexact_op(gradient)) return;
   EXPECT_EQ(testing::first_difference(wanted, testing::run_reference(gradient, inputs)),
             std::nullopt)
       << ir::print(gradient);
 }
 
-/// Five keys are read by few of the queries: a window of an array that is not split. The rest of
-/// what goes with the queries is whole.
+/// Few of the queries read the five keys, so the op reads a window of an array that is not split.
+/// The other operands that belong to the queries are whole.
 TEST(OpWindows, OfOperandsThatShareThemAreReadAlike) {
   const Function f = ir::parse(R"(function main[mesh="a=2,b=3", grains=8](%0: f32[3,300,1,2],
       %1: f32[3,5,1,2], %2: f32[3,5,1,1], %3: f32[3,1], %4: f32[300,1]) {

@@ -35,7 +35,7 @@ void expect_bits_of_a_copy(const Product& product, const std::vector<std::int64_
   SCOPED_TRACE(fmt::format("{} as {}", product.einsum, fmt::join(permutation, ",")));
   const Array x = numbers(product.x, 1);
   const Array y = numbers(product.y, 2);
-  // The ops one after the other, each compiled by itself.
+  // The ops run one after the other, each compiled by itself.
   const std::vector<Array> wanted = readers(transpose(einsum(product.einsum, x, y), permutation));
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto f = jit([&](Array a, Array b) {

@@ -46,7 +46,7 @@ TEST(Product, MovesTheSmallerOperand) {
             Uses{"all_gather x1: 3072 bytes"});
 }
 
-/// An operand without other users is gathered rather than that a larger result is added up.
+/// An operand without other users is gathered, rather than reducing a larger result over devices.
 TEST(Product, GathersAnOperandThatNobodyElseReads) {
   const auto f = [](const Arrays& in) {
     return with_sharding_constraint(dot(in[0], in[1]), P{none, "a"});
@@ -64,7 +64,8 @@ TEST(Product, KeepsAnOperandThatOthersRead) {
             Uses{"reduce_scatter x1: 196608 bytes"});
 }
 
-/// A broadcast is repeated, so its size does not decide which of two arrays moves.
+/// A broadcast is repeated where it is needed, so its size does not decide which of two arrays
+/// moves.
 TEST(Product, ABroadcastClaimsNoMoreThanItsOperand) {
   const auto f = [](const Arrays& in) {
     const Array bias = broadcast_to(in[2], {8, 64});
@@ -89,7 +90,7 @@ TEST(Product, KeepsTheQueriesSplit) {
   EXPECT_EQ(uses, Uses{"all_gather x2: 12288 bytes"});
 }
 
-/// Lines with ties, both zeros, infinities and NaNs, of which the first counts.
+/// Lines with ties, both zeros, infinities and NaNs. Among equal elements, the first counts.
 Array lines_with_ties(const Shape& shape) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -118,7 +119,7 @@ const std::vector<std::pair<Mesh, P>>& line_splits() {
   return splits;
 }
 
-/// Each shard sends its best element and the position of that, or its k best.
+/// Each shard sends its best element with the element's position, or its k best elements.
 TEST(Selection, IsMadeInShards) {
   const Array x = lines_with_ties({8, 768});
   const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
@@ -133,7 +134,7 @@ TEST(Selection, IsMadeInShards) {
     run_placed(mesh, largest, {random::randint(Key(6), {8, 768}, -5, 5)}, {spec});
     run_placed(mesh, positions, {random::randint(Key(6), {8, 768}, -5, 5)}, {spec});
   }
-  // 8 lines of 4 shards, of which each device has one.
+  // Each device has one shard of each of the 8 lines, which have 4 shards.
   EXPECT_EQ(run_placed(four(), largest, {x}, {P{none, "a"}}), Uses{"all_gather x2: 192 bytes"});
   EXPECT_EQ(run_placed(four(), smallest, {x}, {P{none, "a"}}), Uses{"all_gather x2: 192 bytes"});
   EXPECT_EQ(run_placed(four(), positions, {x}, {P{none, "a"}}), Uses{"all_gather x2: 960 bytes"});
@@ -143,7 +144,8 @@ TEST(Selection, IsMadeInShards) {
             Uses{"all_gather x2: 192 bytes"});
 }
 
-/// Shards of different sizes are moved, and so is what is too small to be worth two messages.
+/// Operands with shards of different sizes are moved, and so are those too small to be worth two
+/// messages.
 TEST(Selection, OfOthersMovesTheOperand) {
   const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
   const auto uses = [&](const Shape& shape) {
@@ -188,7 +190,7 @@ Array rolled(const Array& x, std::int64_t count) {
   return concatenate({slice(x, 1, size - count, size), slice(x, 1, 0, size - count)}, 1);
 }
 
-/// Each shard sends what leaves it to its neighbour, in one collective.
+/// Each shard sends the elements that leave it to its neighbour, in one collective.
 TEST(Roll, MovesToNeighbours) {
   const Array x = lines_with_ties({8, 96});
   for (const std::int64_t count : {1, 7, 12, 24, 25, 48, 71, 72, 90, 95}) {
@@ -202,7 +204,7 @@ TEST(Roll, MovesToNeighbours) {
   }
 }
 
-/// Devices without elements of their own.
+/// Some devices have no elements of their own.
 TEST(Roll, OfEmptyTiles) {
   const Mesh mesh = make_mesh({{"a", 4}, {"b", 2}});
   const Array x = lines_with_ties({1, 96});

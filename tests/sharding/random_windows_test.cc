@@ -38,7 +38,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-/// The first array is the one that is split.
+/// A function and its arrays, of which the first is the one that is split.
 struct Case {
   std::string text;
   Arrays inputs;
@@ -85,8 +85,8 @@ Case conv_case(Random& random) {
           .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
 }
 
-/// A convolution of bf16 or f16 with so many channels that grains have several of them, often an
-/// even number, and sometimes more than a group; and often with features enough for each unit.
+/// A convolution of bf16 or f16 with so many channels that a grain has several of them, often an
+/// even number and sometimes more than a group. It often has enough features for each unit.
 Case narrow_case(Random& random) {
   const std::int64_t channels = random.chance(15)
                                     ? random.between(257, 560)
@@ -149,7 +149,7 @@ Case pool_case(Random& random) {
   image.push_back(random.between(1, 70));
   const auto pool =
       random.one_of<Array (*)(Operand, Ints, Ints, const Padding&)>({max_pool, min_pool, avg_pool});
-  // Whole numbers: there are ties.
+  // Whole numbers, so that there are ties.
   const Array x = astype(random::randint(Key(1), image, -3, 3), DType::f32);
   return {.text = fmt::format("pool {}, window {}, strides {}", to_string(image), to_string(window),
                               to_string(strides)),
@@ -175,7 +175,7 @@ P random_spec(Random& random, const Shape& shape) {
   std::vector<SpecEntry> entries(shape.size(), none);
   for (const char* axis : {"a", "b"}) {
     const std::int64_t dim = random.between(0, std::ssize(shape) - 1);
-    // The second one may take the place of the first.
+    // The second axis may replace the first.
     if (random.chance(80)) entries[static_cast<std::size_t>(dim)] = axis;
   }
   return P(entries);

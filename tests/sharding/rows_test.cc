@@ -44,7 +44,7 @@ TEST(SplitRows, KeepEveryBit) {
        0xff800000, 0x80000001, 1,          0x7fffffff, 0x3f800000, 0xbf800000, 0x80000000,
        0x7fc00001, 0x00800000, 0x80000000, 0x80000000, 0x7f812345, 0xffffffff},
       {10, 2});
-  // Few at a time: many rows would be read from a gathered table.
+  // Few ids at a time: many rows would be read from a gathered table.
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   for (const Array& ids : {array({0, 1, 9}), array({2, 3, 3}), array({-1, 4, 5}), array({6, 7, 8}),
@@ -119,7 +119,7 @@ TEST(SplitRows, OfSegmentsTakeTheRowsThatTheyHold) {
       run_placed(mesh, all, {x, ids}, {spec});
       run_placed(mesh, slope, {x, ids}, {spec});
     }
-    // Each device joins its rows, and the joined rows are joined over the devices.
+    // Each device combines the rows that it holds. The results are then combined over the devices.
     const Uses uses = run_placed(four(), all, {x, ids}, {P{"model"}, P{"model"}});
     EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 12 * 6 * 4 * 3 / 4)});
   }

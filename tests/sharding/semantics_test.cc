@@ -1,5 +1,5 @@
-// How meshes, specs and placement behave, as JAX users know it. Compared with values of JAX 0.10.2
-// on eight devices (tests/peers/golden/jax_semantics.json).
+// Meshes, specs and placement behave as JAX users expect. Compared with values of JAX 0.10.2 on
+// eight devices (tests/peers/golden/jax_semantics.json).
 #include <gtest/gtest.h>
 #include <set>
 

@@ -31,7 +31,7 @@ class Random {
   T one_of(const std::vector<T>& list) {
     return list[static_cast<std::size_t>(between(0, std::ssize(list) - 1))];
   }
-  /// Of magnitudes that make scores differ much from leaf to leaf. Some are -0.
+  /// Numbers of magnitudes that make scores differ much from leaf to leaf. Some are -0.
   Array numbers(const Shape& shape, DType dtype) {
     std::vector<float> values(static_cast<std::size_t>(num_elements(shape)));
     for (float& x : values) {
@@ -183,7 +183,7 @@ Uses uses_with(const Mesh& mesh, const Shape& q, const Shape& k, const std::vect
       {numbers(q, 1), numbers(k, 2), numbers(k, 3)}, specs);
 }
 
-/// One query of a long cache: 8 heads of o, m and l are exchanged, then the heads are joined.
+/// One query over a long cache: 8 heads of o, m and l are exchanged, then the heads are joined.
 TEST(SplitKeys, OfOneQueryMovePartialResults) {
   const P keys{none, "x"};
   const Mesh mesh = make_mesh({{"x", 4}});
@@ -191,7 +191,7 @@ TEST(SplitKeys, OfOneQueryMovePartialResults) {
             (Uses{"all_to_all x1: 432 bytes"}));
 }
 
-/// Where queries are split as well, as many bytes move as if the keys were gathered.
+/// If queries are split as well, as many bytes move as if the keys were gathered.
 TEST(SplitKeys, OfSplitQueriesVisitTheQueries) {
   const P split{none, "x"};
   const Mesh mesh = make_mesh({{"x", 4}});
@@ -208,7 +208,7 @@ TEST(SplitKeys, OfAWindowWithABiasVisitNeighbours) {
             (Uses{"permute x4: 65536 bytes"}));
 }
 
-/// Of a window, the keys and values of 100 positions of the neighbour are needed.
+/// With a window, a device needs the keys and values of 100 positions of its neighbour.
 TEST(SplitKeys, OfAWindowAreExchangedAsAHalo) {
   const P split{none, "x"};
   const Mesh mesh = make_mesh({{"x", 4}});
@@ -258,7 +258,7 @@ Case draw_window(Random& random) {
   return c;
 }
 
-/// The output and the gradients of q, k and v, one behind the other.
+/// The output and the gradients of q, k and v, concatenated.
 Array with_gradients(const Case& c, const Arrays& in) {
   const auto loss = [&](const Array& q, const Array& k, const Array& v) {
     Arrays all = in;

@@ -53,7 +53,7 @@ TEST(SumsOfProducts, EndInTheTilesOfAnySplit) {
   }
 }
 
-/// Shards of equal sizes may be cut into grains of different ones: 29 rows on 4 devices are 3 + 4,
+/// Shards of equal sizes may consist of grains of different sizes: 29 rows on 4 devices are 3 + 4,
 /// 3 + 4, 4 + 3, and 4 + 4.
 TEST(SumsOfColumns, OfUnevenGrains) {
   const use_mesh scope(make_mesh({{"a", 4}}));

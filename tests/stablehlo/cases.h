@@ -30,15 +30,15 @@ struct HloCase {
   std::vector<Type> outputs;
   std::int64_t num_replicas = 1;
   std::string note;            // what to print if the case fails
-  std::vector<double> slacks;  // per output: an error that is allowed as well
-  /// Of all devices, array after array and device after device.
+  std::vector<double> slacks;  // per output: an additional error that is allowed
+  /// The inputs of all devices, array after array and device after device.
   std::string input_bytes;
-  /// The same, of the outputs: tiles and, for each element, whether the device holds it.
+  /// The same for the outputs: tiles and, for each element, whether the device holds it.
   std::string output_bytes;
   std::string held_bytes;
 };
 
-/// What outputs may differ by because inputs, and so all intermediate results, are rounded.
+/// How much outputs may differ because inputs, and so all intermediate results, are rounded.
 struct Spread {
   std::vector<double> slacks;                // per output
   std::vector<std::vector<bool>> is_steady;  // per output and element: whether it may be compared
@@ -47,13 +47,13 @@ struct Spread {
 /// `function` as it is, without shardings.
 HloCase whole_case(std::string name, const ir::Function& function, const Arrays& inputs,
                    const Arrays& outputs, Tolerance tolerance);
-/// `partitioned` on its mesh. What is behind the end of a tile of an input is NaN, or -1.
+/// `partitioned` on its mesh. Elements beyond the end of a tile of an input are NaN, or -1.
 HloCase mesh_case(std::string name, const ir::Function& partitioned, const Arrays& inputs,
                   const Arrays& outputs, Tolerance tolerance, const Spread& spread = {});
 
 /// The module for this compiler.
 std::string module_of(const HloCase& c, stablehlo::EmitOptions options);
-/// What CPU clients need. Products are padded so that this is tried.
+/// The options that CPU clients need. Products are padded in order to test padding.
 inline const stablehlo::EmitOptions kForCpu{
     .donated = {}, .widens_products = true, .pads_products_from = 3};
 
@@ -66,7 +66,7 @@ std::vector<HloCase> model_cases();
 std::vector<HloCase> program_cases(std::uint64_t seed, std::uint64_t count);
 
 inline constexpr const char* kCaseUsage = "samples|models|programs [SEED [COUNT]]";
-/// The cases of command-line arguments as in kCaseUsage; none for others.
+/// The cases for command-line arguments of the form kCaseUsage; none for other arguments.
 std::vector<HloCase> cases_of(const std::vector<std::string>& arguments);
 
 }  // namespace tessera::testing

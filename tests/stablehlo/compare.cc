@@ -12,7 +12,7 @@ namespace tessera::testing {
 
 namespace {
 
-/// The elements that a device holds of one output.
+/// The elements of one output that a device holds.
 struct Elements {
   std::vector<double> found;
   std::vector<double> wanted;
@@ -44,7 +44,7 @@ double largest_finite(const std::vector<double>& values) {
   return largest;
 }
 
-/// The error that is allowed of element `wanted`, of an output whose largest one is `scale`.
+/// The allowed error of an element `wanted` of an output whose largest element is `scale`.
 double limit_of(Tolerance tolerance, const Type& type, double wanted, double scale) {
   const double relative = type.dtype == DType::bf16  ? 1.6e-2
                           : type.dtype == DType::f16 ? 2e-3
@@ -69,7 +69,7 @@ double limit_of(Tolerance tolerance, const Type& type, double wanted, double sca
 
 bool is_same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 
-/// Integers are always equal; `slack` is an error that is allowed as well.
+/// Integers must be equal. `slack` is an additional error that tolerances other than `equal` allow.
 std::optional<std::string> difference(Tolerance tolerance, const Type& type, double slack,
                                       const Elements& elements) {
   if (!is_float(type.dtype)) tolerance = Tolerance::equal;

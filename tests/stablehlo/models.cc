@@ -20,8 +20,8 @@ namespace tessera::testing {
 
 namespace {
 
-/// Adam would magnify the rounding errors of gradients that are zero, such as those of biases of
-/// keys, and of those in bf16.
+/// Adam would magnify the rounding errors of gradients that should be zero, such as those of the
+/// biases of keys, and the rounding errors of gradients in bf16.
 const optim::Optimizer kPlain = optim::sgd({.learning_rate = 0.5});
 
 template <typename T>

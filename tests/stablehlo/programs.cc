@@ -12,7 +12,7 @@ namespace tessera::testing {
 
 namespace {
 
-/// How much more than the inputs intermediate results may be rounded.
+/// Intermediate results may be rounded this many times as much as the inputs.
 constexpr double kSlack = 32;
 
 /// Sums of sums may cancel, and any function may follow.
@@ -24,7 +24,7 @@ Tolerance tolerance_of_program(const ir::Function& function) {
   return is_exact ? Tolerance::equal : Tolerance::sum;
 }
 
-/// Floats moved by about half a unit in the last place.
+/// The arrays with floats changed by about half a unit in the last place.
 Arrays perturbed(Arrays arrays, fuzz::Random& random) {
   for (ops::HostArray& array : arrays) {
     ops::dispatch(array.type().dtype, [&](auto zero) {
@@ -43,7 +43,7 @@ Arrays perturbed(Arrays arrays, fuzz::Random& random) {
   return arrays;
 }
 
-/// Adds to the spread of one output how far it has moved.
+/// Updates the spread of one output by how far the output has moved.
 template <typename T>
 void add_change(std::span<const T> moved, std::span<const T> output, double& slack,
                 std::vector<bool>& is_steady) {
@@ -106,8 +106,8 @@ bool has_jumps(const ir::Function& function) {
   bool is_found = false;
   fuzz::for_each_equation(function, [&](const ir::Equation& equation, const auto& /*around*/) {
     const std::string& name = *equation.op->name;
-    // Integers read as floats are mostly tiny, and these may become zeros. A remainder jumps where
-    // its quotient is nearly whole, and so do factors of matrices that are nearly singular.
+    // Integers read as floats are mostly tiny, and tiny floats may become zeros. A remainder jumps
+    // where its quotient is nearly whole. So do the factors of matrices that are nearly singular.
     is_found |= name == "bitcast" || name == "rem" || is_factorisation(*equation.op);
   });
   return is_found;
@@ -132,7 +132,7 @@ std::vector<HloCase> program_cases(std::uint64_t seed, std::uint64_t count) {
     const ir::Function whole = without_mesh(function);
     const Arrays outputs = run_reference(whole, inputs);
     fuzz::Random random(seed + i);
-    // Constants that are tiny may become zeros too.
+    // Tiny constants may become zeros too.
     if (!has_jumps(partitioned) && !has_tiny_constant(partitioned)) {
       cases.push_back(mesh_case(fmt::format("random program, seed {}", seed + i), partitioned,
                                 inputs, outputs, tolerance_of_program(partitioned),

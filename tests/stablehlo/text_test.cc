@@ -1,5 +1,5 @@
-// What the record of each op says in StableHLO: golden/OP.mlir is the module of its first sample,
-// or the error of an op that has no form. TESSERA_UPDATE=1 writes the files.
+// The StableHLO form of each op's record: golden/OP.mlir is the module of its first sample, or the
+// error of an op that has no form. TESSERA_UPDATE=1 writes the files.
 #include "ir/text.h"
 
 #include <cstdlib>
@@ -106,7 +106,7 @@ TEST(StableHlo, NothingIsMaskedWhereTilesAreEqual) {
   EXPECT_NE(stablehlo::emit(parsed(head + "10" + tail)).find("replica_id"), std::string::npos);
 }
 
-/// Elements move, and as many are cut off as are added.
+/// The pad moves elements. It cuts off as many as it adds.
 TEST(StableHlo, APadThatKeepsTheSizeIsKept) {
   const auto text_of = [](const std::string& low) {
     return stablehlo::emit(

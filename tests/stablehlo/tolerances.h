@@ -6,14 +6,14 @@
 
 namespace tessera::testing {
 
-/// Of the values of one application.
+/// The tolerance for the values of one application of the op.
 Tolerance tolerance_of(const ops::OpRecord& op);
 
 /// Whether the error of an element depends on all elements of a matrix.
 bool is_factorisation(const ops::OpRecord& op);
 
-/// Numbers that other compilers treat alike: tiny ones may become zeros there, and where a sum is
-/// infinite depends on its order.
+/// Changes numbers that other compilers treat differently: tiny ones may become zeros there, and
+/// where a sum is infinite depends on its order.
 Arrays without_extremes(Arrays arrays, bool keeps_infinite);
 
 }  // namespace tessera::testing

@@ -42,7 +42,7 @@ const char* name_of(const std::tuple<Array, Array>& /*x*/) { return "tuple"; }
 const char* name_of(const std::tuple<Array, Param>& /*x*/) { return "tuple with a parameter"; }
 
 TEST(JitCache, ContainersOfEqualArraysAreDifferentArguments) {
-  // Returns its argument: a result of another type than the call's would be read as garbage.
+  // Returns its argument. If another type's trace were used, its result would be read as garbage.
   const auto f = jit([](auto tree) { return std::pair(tree_replace(tree, tree_leaves(tree)), 7); });
   const Array a = array({1.F});
   const Array b = array({2.F});
@@ -123,7 +123,7 @@ TEST(JitCache, ATypeIsTheSameInAllSharedLibraries) {
   EXPECT_EQ(shared(f), 3.0F);
   EXPECT_EQ(f.num_traces(), 1);
   EXPECT_EQ(f(Line{scalar(5.F), scalar(6.F)}).item<float>(), 11.0F);
-  EXPECT_EQ(own(f), 7.0F);  // with the library's own Line
+  EXPECT_EQ(own(f), 7.0F);  // uses the library's own Line
   EXPECT_EQ(f.num_traces(), 3);
 }
 

@@ -60,7 +60,7 @@ TEST(Donation, RefusedCallsLeaveAllArraysAsTheyWere) {
   EXPECT_EQ(mistake.found, "arguments 1 and 2");
   expect_whole(state);
   EXPECT_EQ(x.to_vector<float>(), (Floats{1, 1}));
-  // They can still be donated.
+  // The arrays can still be donated.
   EXPECT_EQ(f(state, x, x + 0).weights.to_vector<float>(), (Floats{2, 3}));
   EXPECT_TRUE(state.weights.is_deleted());
 }
@@ -102,7 +102,7 @@ TEST(Donation, ArraysKeepTheirPlacesWhenThereIsNoMemory) {
   shardings.set("step", NamedSharding(mesh, P{}));
   const auto f = jit([](State s, Array x) { return std::pair(next(s, x), too_large(x)); },
                      {.in_shardings = {shardings, split}, .donate_argnums = {0}});
-  const State state = make_state();  // on no mesh: its tiles are moved, or shared, by the call
+  const State state = make_state();  // on no mesh, so the call moves or shares its tiles
   const Overcommit scope;
   const NamedSharding before = state.weights.sharding();
   EXPECT_THROW(f(state, array({1.F, 1.F})), RuntimeFault);
@@ -123,14 +123,14 @@ TEST(Donation, TheReferenceEngineGivesAwayToo) {
 TEST(Donation, OtherHoldersKeepTheirValues) {
   const auto f = jit(next, {.donate_argnums = {0}});
   const State state = make_state();
-  const Param label(state.weights, "weights");  // an array of its own with the same values
+  const Param label(state.weights, "weights");  // a separate array with the same values
   const Array tile = state.weights.local_data(0);
   EXPECT_EQ(f(state, array({1.F, 1.F})).weights.to_vector<float>(), (Floats{2, 3}));
   EXPECT_EQ(label.to_vector<float>(), (Floats{1, 2}));
   EXPECT_EQ(tile.to_vector<float>(), (Floats{1, 2}));
 }
 
-/// A program of one task, which overwrites its first input and then fails.
+/// A program of one task that overwrites its first input and then fails.
 run::Executable failing(bool is_fault) {
   run::testing::Graph graph;
   graph.task(

@@ -1,4 +1,4 @@
-// Ops outside of traces: the bits of jitted ones, and one program for all numbers.
+// Ops outside traces: they have the bits of jitted ops, and share one program for all numbers.
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -18,7 +18,7 @@ using testing::mistake_of;
 
 std::size_t num_programs() { return detail::current_context().eager_programs.size(); }
 
-/// The bytes of the elements: equal for equal bits only.
+/// The bytes of the elements, which are equal only for equal bits.
 std::vector<std::byte> bytes_of(const Array& x) {
   const std::span<const std::byte> bytes = x.addressable_shards()[0].bytes();
   return {bytes.begin(), bytes.end()};

@@ -1,4 +1,4 @@
-// debug::print and debug::callback: what is printed, how often and in which order.
+// debug::print and debug::callback: what they print, how often and in which order.
 #include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -16,7 +16,7 @@ using testing::expect_same_bits;
 using testing::mistake_of;
 using testing::numbers;
 
-/// What `f(stream)` prints.
+/// The text that `f(stream)` prints.
 template <typename F>
 std::string printed(F f) {
   std::ostringstream stream;

@@ -1,4 +1,4 @@
-// set_index_checks: an index out of range is an error that names it, wherever the op runs.
+// set_index_checks: an index out of range causes an error that names it, wherever the op runs.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -13,7 +13,7 @@ using testing::expect_same_bits;
 using testing::mistake_of;
 using testing::numbers;
 
-/// A context in which indices are checked.
+/// Runs each test in a context in which indices are checked.
 class IndexChecks : public ::testing::Test {
  protected:
   IndexChecks() { set_index_checks(true); }
@@ -25,7 +25,7 @@ class IndexChecks : public ::testing::Test {
 
 struct Case {
   const char* op;
-  std::int64_t size;  // of what the indices point into
+  std::int64_t size;  // of the dimension that the indices point into
   Array (*call)(const Array& x, const Array& ids);
 };
 
@@ -137,7 +137,7 @@ TEST_F(IndexChecks, OpsThatDropElementsAreNotMistakes) {
   const Array x = array({3, 1, 3, 2, 1});
   EXPECT_EQ(unique(x, 3).values.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 2, 3}));
   const Array logits = numbers({4, 3}, 6);
-  const Array labels = array({0, 2, -1, 1});  // -1: no class
+  const Array labels = array({0, 2, -1, 1});  // -1 means no class
   cross_entropy(logits, labels);
   metrics::in_top_k(logits, labels, 2);
 }

@@ -1,4 +1,4 @@
-// What lowered and compiled programs report about themselves, and the passes that make them.
+// The reports of lowered and compiled programs about themselves, and the passes that make programs.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -29,7 +29,7 @@ TEST(Lowered, TellsWhereLeavesLive) {
   EXPECT_EQ(results[0].path, "0");
   EXPECT_EQ(results[0].sharding, NamedSharding(mesh, (P{"data", "model"})));
   EXPECT_EQ(results[0].local_shape, (Shape{2, 3}));
-  // The second result is the argument itself.
+  // The second result is argument 1 itself.
   EXPECT_EQ(results[1].path, "1");
   EXPECT_EQ(results[1].sharding, arguments[1].sharding);
 }

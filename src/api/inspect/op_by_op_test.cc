@@ -135,7 +135,7 @@ TEST(DisableJit, DonatedArgumentsKeepTheirValues) {
 
 // --- the same bits as the compiled program
 
-/// A function that is made of random parts, each of which has the shape [4,3] -> [4,3].
+/// A function made of random parts, each of which maps shape [4,3] to [4,3].
 class RandomFunction {
  public:
   RandomFunction(std::uint32_t seed, int num_parts) {
@@ -271,7 +271,7 @@ std::string values_of(const Array& x) {
   return text.substr(start, text.find(']', start) + 1 - start);
 }
 
-/// Calls `f` with a function that notes what to_string shows.
+/// Calls `f` with a function that records what to_string shows.
 template <typename F>
 std::vector<std::string> noted(const F& f) {
   std::vector<std::string> texts;

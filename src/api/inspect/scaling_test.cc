@@ -1,4 +1,4 @@
-// Plans of steps: what they say equals what the compiler says about the same program.
+// Plans of steps: their numbers equal those that the compiler reports about the same program.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>
@@ -31,7 +31,7 @@ Cluster slow_links(std::int64_t nodes, std::int64_t devices_per_node) {
   return cluster;
 }
 
-/// Two layers with a loss; the weights as asked for.
+/// Two layers with a loss; `weights` is the spec of their weights.
 auto step_on(const Mesh& mesh, PartitionSpec weights) {
   return jit(
              [](Array w1, Array w2, Array x) {
@@ -164,7 +164,7 @@ TEST(PlanStep, PipelinesHaveAPlanForEachGroup) {
     EXPECT_NEAR(group.computing + group.exposed + group.idle, plan.seconds, 1e-9);
     EXPECT_GT(group.memory, 0);
   }
-  // Separate processes also send the new values of what several groups hold.
+  // Separate processes also send the new values of weights that several groups hold.
   const double bytes = 2 * (plan.bytes_within() + plan.bytes_between());
   EXPECT_GE(bytes, planned_wire_bytes(lowered));
   EXPECT_LE(bytes, planned_wire_bytes(lowered) + 4 * (kWidth * kWidth + kWidth));

@@ -1,4 +1,4 @@
-// Warnings: a number that is static and changes is named once, to the handler or on standard error.
+// Warnings: a static number that changes is reported once, to the handler or on standard error.
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-/// Collects warnings as long as it exists.
+/// Collects warnings during its lifetime.
 class Collected {
  public:
   Collected() {
@@ -90,11 +90,11 @@ TEST(Warnings, TwoIntegersMayBeModes) {
 
 TEST(Warnings, OtherReasonsToTraceAreNone) {
   const Collected warnings;
-  // A Scalar has one program.
+  // All values of a Scalar share one program.
   const auto dynamic = jit([](Array x, const Scalar& rate) { return x * rate; });
   for (const double rate : {0.1, 0.2, 0.3}) dynamic(ones({2}), rate);
   EXPECT_EQ(dynamic.num_traces(), 1);
-  // Each number has a shape of its own.
+  // Each number comes with its own shape.
   const auto step = jit(scaled);
   for (const int size : {1, 2, 3}) step(ones({size}), 0.5 * size);
   const auto flagged = jit([](Array x, bool is_negative) { return is_negative ? -x : x; });

@@ -1,4 +1,4 @@
-// Arrays in the memory of others: DLPack and spans.
+// Arrays in memory that others own: DLPack and spans.
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@ using testing::expect_same_bits;
 using testing::mistake_of;
 using testing::numbers;
 
-// What C compilers of 64-bit machines make of DLPack's header.
+// The layout that C compilers for 64-bit machines give to the structs of DLPack's header.
 static_assert(sizeof(DLTensor) == 48 && offsetof(DLTensor, dtype) == 20);
 static_assert(sizeof(DLManagedTensor) == 64 && offsetof(DLManagedTensor, deleter) == 56);
 static_assert(sizeof(DLManagedTensorVersioned) == 80);
 static_assert(offsetof(DLManagedTensorVersioned, dl_tensor) == 32);
 
-/// A tensor as another library would make it: aligned memory, and a count of its deletions.
+/// A tensor as another library would make it, with aligned memory and a count of its deletions.
 template <typename Managed>
 struct Foreign {
   Managed managed{};
@@ -157,7 +157,7 @@ TEST(ToDlpack, SharesTheMemoryOfAWholeArray) {
   EXPECT_EQ(t.strides[0], 3);
   EXPECT_EQ(t.strides[1], 1);
   EXPECT_EQ(t.device.device_type, 1);
-  // Neither the end of the array nor its donation changes the tensor.
+  // Neither destroying the array nor donating it changes the tensor.
   x = jit([](Array a) { return a + 1; }, {.donate_argnums = {0}})(std::move(x));
   const float* const data = static_cast<const float*>(t.data);
   EXPECT_EQ(std::vector<float>(data, data + 6), values);
@@ -178,11 +178,11 @@ TEST(ToDlpack, SplitArraysAreGathered) {
   const use_mesh mesh(make_mesh({{"data", 4}}));
   const Array x = device_put(numbers({8, 2}, 3), P{"data"});
   DLManagedTensorVersioned* const tensor = to_dlpack_versioned(x);
-  EXPECT_EQ(tensor->flags, 2U);  // copied
+  EXPECT_EQ(tensor->flags, 2U);  // the flag for a copy
   const float* const data = static_cast<const float*>(tensor->dl_tensor.data);
   EXPECT_EQ(std::vector<float>(data, data + 16), x.to_vector<float>());
   tensor->deleter(tensor);
-  // What comes back is whole, on the mesh of the scope.
+  // The array that comes back is whole, on the mesh of the scope.
   expect_same_bits(from_dlpack(to_dlpack_versioned(x)) + x, x + x);
 }
 

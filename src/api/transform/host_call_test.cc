@@ -1,4 +1,4 @@
-// pure_callback and io_callback: what they give, how often they call, on meshes and in loops.
+// pure_callback and io_callback: their results and numbers of calls, on meshes and in loops.
 #include <functional>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -15,7 +15,7 @@ using testing::expect_same_bits;
 using testing::mistake_of;
 using testing::numbers;
 
-/// x + 1, by a loop over the elements, which counts its calls.
+/// Computes x + 1 in a loop over the elements, and counts its calls.
 struct Increment {
   int* calls;
   std::vector<Array> operator()(const std::vector<Array>& arguments) const {
@@ -187,7 +187,7 @@ TEST(PureCallback, OtherResultsThanStated) {
   EXPECT_THROW(g(ones({2})), std::domain_error);
 }
 
-/// The numbers 1, 2, 3, ... in the order of calls; writes its argument.
+/// Returns 1, 2, 3, ... in the order of its calls, and writes its argument to the stream.
 struct Counter {
   std::ostream* stream;
   int* count;
@@ -206,7 +206,7 @@ TEST(IoCallback, IsCalledOnceEachTimeInTheOrderOfTheProgram) {
       };
       const Array first = number(full({}, 1.0));
       const Array second = number(full({}, 1.0));
-      number(full({}, 2.0));  // nothing needs what it gives
+      number(full({}, 2.0));  // nothing needs its result
       const auto looped = scan(
           [&](const Array& c, const Array& v) {
             const Array up = number(v);

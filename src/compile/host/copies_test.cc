@@ -13,7 +13,7 @@ using partition::testing::Program;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// The function on one device, every value whole.
+/// The function on one device, with every value whole.
 Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
   Function function = program.function;
   function.outputs = std::move(outputs);
@@ -21,7 +21,7 @@ Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
   return function;
 }
 
-/// The values of a 3x3 window over an array that is padded with a number, and the array.
+/// A reduction over 3x3 windows of an array that is padded with a number, and the padded array.
 struct Pool {
   explicit Pool(double fill, const char* op = "reduce_window_max") {
     const ValueId value = ops::scalar(p.b, fill, DType::f32);

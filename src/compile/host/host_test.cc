@@ -1,4 +1,4 @@
-// Fusion and memory planning: checks their guarantees on handwritten programs and on random ones.
+// Fusion and memory planning. Checks their guarantees on handwritten and on random programs.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 using partition::testing::MlpStep;
 using partition::testing::Program;
 
-/// The function on one device, every value whole.
+/// The function on one device, with every value whole.
 Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
   Function function = program.function;
   function.outputs = std::move(outputs);
@@ -36,7 +36,7 @@ CompileOptions no_donation(const Function& function) {
 
 // --- fusion --------------------------------------------------------------------------------------
 
-/// `exp add | reduce_sum | div`: the nodes in order with the ops of each.
+/// Describes the nodes in order by the ops of each, such as `exp add | reduce_sum | div`.
 std::string nodes_of(const Function& function) {
   std::string text;
   for (const Node& node : fuse(function).nodes) {
@@ -66,7 +66,7 @@ TEST(Fuse, ElementwiseChainIsOneNodeWithInlineConstants) {
     const bool is_constant = *equation.op->name == "constant";
     EXPECT_EQ(fusion.splat[equation.results[0]].has_value(), is_constant);
   }
-  // One task: reads x, writes the result.
+  // There is one task, which reads x and writes the result.
   const HostProgram program = lower(f);
   ASSERT_EQ(program.instructions.size(), 1U);
   ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
@@ -132,7 +132,7 @@ TEST(Fuse, BitsReadAsAnotherDTypeStayInTheirRegion) {
   const Function f = on_one_device(p, {y});
   EXPECT_EQ(nodes_of(f), "random_bits mul");
   EXPECT_EQ(num_buffers(fuse(f)), 3);  // the inputs and the result
-  // Elements of a part are at other indices.
+  // The elements of a slice are at other indices.
   const ValueId part =
       ops::slice_dim(p.b, ops::bitcast(p.b, ops::exp(p.b, y), DType::u32), 0, 2, 4);
   const ValueId shifted = p.b.emit("not", {}, {part});
@@ -153,11 +153,11 @@ TEST(Fuse, SumsOfColumnsJoinWhatReadsTheSameArray) {
   const ValueId x = p.input({32, 32});
   const ValueId squares = p.sum(p.mul(x, x), {0});
   const ValueId total = p.sum(x, {0});
-  // Rows of x have the shape of its columns.
+  // A row of x has the same shape as a column.
   const ValueId rows = ops::exp(p.b, total);
   const Function f = on_one_device(p, {squares, rows, p.sum(ops::exp(p.b, x), {1})});
   EXPECT_EQ(nodes_of(f), "mul reduce_sum reduce_sum exp reduce_sum | exp");
-  // Eight grains are too few for nine threads.
+  // Eight grains are not enough for nine threads.
   const Fusion fusion = fuse(f, {}, false, 9);
   EXPECT_EQ(fusion.nodes.size(), 5U);
 }
@@ -183,7 +183,8 @@ TEST(Fuse, ViewsTakeNoMemoryUntilTheyAreOutputs) {
 }
 
 TEST(Fuse, ProductsWriteWhatATransposeGives) {
-  // Attention's weighted sums over positions, [batch, head, position, 3], as rows of all heads.
+  // Attention's weighted sums over positions, [batch, head, position, 3], written as rows of all
+  // heads.
   Program p{Mesh()};
   const ValueId product = ops::dot_general(
       p.b, p.input({2, 4, 5, 6}), p.input({2, 4, 6, 3}),
@@ -196,7 +197,7 @@ TEST(Fuse, ProductsWriteWhatATransposeGives) {
   // If another equation reads the product itself, the product keeps its own order.
   const Function g = on_one_device(p, {ops::exp(p.b, flat), ops::exp(p.b, product)});
   EXPECT_EQ(nodes_of(g), "dot_general | transpose | exp | exp");
-  // Columns must come from one operand and be adjacent.
+  // The columns must come from one operand and be adjacent.
   const ValueId columns_first = p.transpose(product, {3, 0, 1, 2});
   EXPECT_EQ(fuse(on_one_device(p, {ops::exp(p.b, columns_first)})).nodes.size(), 2U);
   const ValueId heads_last = p.transpose(product, {0, 2, 3, 1});
@@ -206,7 +207,7 @@ TEST(Fuse, ProductsWriteWhatATransposeGives) {
 
 // --- random programs -----------------------------------------------------------------------------
 
-/// Elementwise ops, views, reductions and contractions over [8, 8] in any order.
+/// Elementwise ops, views, reductions and contractions over [8, 8] in random order.
 class RandomProgram {
  public:
   explicit RandomProgram(std::uint32_t seed) : random_(seed) {
@@ -215,7 +216,8 @@ class RandomProgram {
     for (int i = 0; i < 60; ++i) values_.push_back(next());
   }
 
-  /// The last values and some others; repeated outputs and inputs are left out.
+  /// A function of the last values and some others. Omits outputs that repeat and outputs that are
+  /// inputs.
   Function function() {
     std::vector<ValueId> outputs = {values_.back(), values_[values_.size() - 2]};
     if (outputs[0] == outputs[1]) outputs.pop_back();
@@ -275,7 +277,7 @@ class RandomProgram {
   ValueId key_;
 };
 
-/// The equation that computes what `id` reads, or kNoEquation.
+/// The equation that computes the value which `id` reads, or kNoEquation.
 std::size_t source_of(const Fusion& fusion, ValueId id) {
   id = fusion.readings[id].base;
   return fusion.splat[id] ? kNoEquation : fusion.definition[id];
@@ -341,7 +343,7 @@ TEST(Fuse, CheapValuesAreRepeatedIfThatReadsNoMore) {
     const ValueId mean = p.broadcast(p.sum(from, {0}), {1}, {64, 64});
     return p.b.emit("sub", {}, {from, mean});
   };
-  // Reads x instead of the difference; its square is no longer cheap to make from x.
+  // Nodes read x instead of the difference. Its square is no longer cheap to make from x.
   const ValueId centered = centered_by(x);
   const Function f = on_one_device(p, {centered_by(p.mul(centered, centered))});
   EXPECT_EQ(nodes_of(f), "reduce_sum | sub mul reduce_sum | sub mul sub");
@@ -355,8 +357,8 @@ TEST(Fuse, CheapValuesAreRepeatedIfThatReadsNoMore) {
 
 // --- memory --------------------------------------------------------------------------------------
 
-/// Says what is wrong with a plan. Finds nothing if every order of tasks that respects the
-/// dependencies gives each task the tiles that it wants to read.
+/// Describes what is wrong with a plan. Finds nothing if, in every order of tasks that respects the
+/// dependencies, each task reads the tiles that it expects.
 class PlanCheck {
  public:
   PlanCheck(const HostProgram& program, const run::Executable& executable)
@@ -371,8 +373,8 @@ class PlanCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  /// 64 bytes of memory: which tile lies there (none for scratch), who wrote it and who has read it
-  /// since.
+  /// 64 bytes of memory: the tile that lies there (none for scratch), who wrote it and who has read
+  /// it since.
   struct Line {
     std::optional<TileRef> tile;
     std::vector<std::size_t> writer;  // none for an input
@@ -400,7 +402,7 @@ class PlanCheck {
     return tile_bytes(*program_.function, program_.layouts[ref.value], ref.value, ref.tile);
   }
 
-  /// The lines under a tile; an output with an alias lies in the buffers of that input.
+  /// The lines under a tile. An output with an alias lies in the buffers of that input.
   std::vector<Line*> lines(const run::Place& place, std::int64_t bytes) {
     int space = static_cast<int>(place.space);
     std::uint32_t port = place.port;
@@ -474,7 +476,7 @@ class PlanCheck {
     }
   }
 
-  /// In the end every output holds its value.
+  /// At the end, every output holds its value.
   void check_outputs() {
     const std::vector<ValueId>& outputs = program_.function->outputs;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -507,7 +509,7 @@ run::Executable checked_plan(const Function& function, const CompileOptions& opt
   return executable;
 }
 
-/// y = y * sums of the columns of y, again and again; some memory must be used twice.
+/// Repeats y = y * (sums of the columns of y); some memory must be used twice.
 Function chain(int length) {
   Program p{Mesh()};
   ValueId y = p.input({64, 64});
@@ -550,7 +552,7 @@ TEST(PlanMemory, PeakOfAChainDoesNotGrow) {
   const run::Executable large = checked_plan(many, no_donation(many));
   EXPECT_EQ(small.arena_bytes, large.arena_bytes);
   EXPECT_EQ(small.device_peak_bytes, large.device_peak_bytes);
-  // The sums; the array in between lies in the memory of the output.
+  // The arena holds the sums. The array in between lies in the memory of the output.
   EXPECT_EQ(large.dead_ranges.size(), run::kIsPoisoned ? 60U : 0U);
   EXPECT_LE(large.arena_bytes, 6 * 64 * 4);
   constexpr std::int64_t kArray = 64 * 64 * 4;
@@ -575,7 +577,8 @@ TEST(PlanMemory, TheCheckFindsPlantedFaults) {
       num_found += PlanCheck(program, bad).fault().empty() ? 0 : 1;
     }
   }
-  // An edge that bypasses a longer path is redundant; edges between neighbours are not.
+  // An edge is redundant if a longer path connects its ends. Edges between neighbours are not
+  // redundant.
   EXPECT_GE(num_edges, 12);
   EXPECT_GE(num_found, 11);
   run::Executable same_place = good;
@@ -592,7 +595,7 @@ TEST(PlanMemory, AnOptimiserUpdatesDonatedBuffersInPlace) {
   const ValueId m = p.input({64, 32});
   const ValueId gradient = p.dot(x, error, {0}, {0});
   const ValueId moment = p.add(p.scaled(m, 0.9), gradient);
-  const ValueId loss = p.sum(p.mul(w, w), {0, 1});  // reads the weights before their update
+  const ValueId loss = p.sum(p.mul(w, w), {0, 1});  // reads the weights before they are updated
   const Function f = on_one_device(p, {loss, p.sub(w, p.scaled(moment, 0.1)), moment});
   CompileOptions options{.is_donated = {false, false, true, true}, .output_alias = {-1, 2, 3}};
   const run::Executable in_place = checked_plan(f, options);
@@ -604,7 +607,7 @@ TEST(PlanMemory, AnOptimiserUpdatesDonatedBuffersInPlace) {
   constexpr std::int64_t kWeights = 64 * 32 * 4;
   const run::Executable apart = checked_plan(f, no_donation(f));
   EXPECT_EQ(apart.outputs[1].alias, -1);
-  // The gradient lies in the memory of a result, if the result has its own.
+  // The gradient lies in the memory of a result if the result has its own memory.
   EXPECT_EQ(apart.device_peak_bytes - in_place.device_peak_bytes, kWeights);
 }
 
@@ -615,7 +618,7 @@ TEST(PlanMemory, ADonatedBufferThatIsReadLaterIsNotReused) {
   const Function read_later = on_one_device(p, {twice, p.dot(twice, w, {1}, {0})});
   CompileOptions options{.is_donated = {true}, .output_alias = {0, -1}};
   EXPECT_EQ(checked_plan(read_later, options).outputs[0].alias, -1);
-  // Element (i, j) needs (j, i), which may have been overwritten.
+  // Element (i, j) needs element (j, i), which may have been overwritten.
   const Function crossed = on_one_device(p, {p.add(w, p.transpose(w, {1, 0}))});
   EXPECT_EQ(checked_plan(crossed, {.is_donated = {true}, .output_alias = {0}}).outputs[0].alias,
             -1);
@@ -625,7 +628,7 @@ TEST(PlanMemory, ADonatedBufferThatIsReadLaterIsNotReused) {
 }
 
 TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
-  // Both tasks of the second instruction read all of %1; each could write over it.
+  // Both tasks of the second instruction read all of %1, and each could overwrite it.
   const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[3]<{}>) {
   %1: f32[3]<{}> = neg %0
   %2: f32[6]<{data}> = concatenate[dim=0] %1, %1
@@ -644,7 +647,7 @@ TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
   }
   const run::Executable plan = plan_memory(program, no_donation(f));
   EXPECT_EQ(PlanCheck(program, plan).fault(), "");
-  // The memory of %1; %2 lies in the memory of the result.
+  // The arena holds %1; %2 lies in the memory of the result.
   EXPECT_EQ(plan.arena_bytes, 64);
 }
 

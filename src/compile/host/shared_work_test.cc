@@ -1,4 +1,4 @@
-// Products whose work all threads share, although the plan of a single product does not cut it.
+// Products whose work all threads share although the plan of a single product does not divide it.
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 namespace tessera::compile::host {
 namespace {
 
-constexpr std::int64_t kSize = std::int64_t{16} * 64 * 300;  // of each operand
+constexpr std::int64_t kSize = std::int64_t{16} * 64 * 300;  // elements of each operand
 constexpr std::int64_t kResults = std::int64_t{16} * 3 * 16;
 
 /// The gradient of a kernel of three elements, as a convolution: three products of 16 rows and 16
-/// columns; those at the borders have fewer terms.
+/// columns. The first and the last product have fewer terms.
 std::shared_ptr<const run::Kernel> kernel_for(int num_workers) {
   const Function f = ir::parse(R"(function main[mesh="none", grains=8](
       %0: f32[16,64,300]<{},{},{}>, %1: f32[64,300,16]<{},{},{}>) {
@@ -60,7 +60,7 @@ Outcome outcome_of(int num_workers) {
   return outcome;
 }
 
-// Products are cut, into pieces of 8 rows or more, if that shortens their time.
+// Products are divided into pieces of 8 rows or more if that shortens their time.
 TEST(SharedWork, ThreadsShareProductsOfOneTile) {
   const Outcome alone = outcome_of(1);
   EXPECT_EQ(alone.written, (std::vector<std::int64_t>{kResults}));

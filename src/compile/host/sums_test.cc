@@ -8,7 +8,7 @@
 namespace tessera::compile::host {
 namespace {
 
-/// Which tiles every instruction writes: `%2: 0 1 | %3: 0`.
+/// The tiles that each instruction writes, in the form `%2: 0 1 | %3: 0`.
 std::string writes_of(const std::string& text) {
   const Function f = ir::parse(text);
   ir::verify(f, "the test");
@@ -48,21 +48,23 @@ TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
             (std::vector<TileRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}}));
   EXPECT_EQ(task.writes, (std::vector<TileRef>{{3, 0}}));
   EXPECT_EQ(task.kernel->flops(), 2 * 16 * 4 * 12);
-  // What separate devices would send is counted all the same.
+  // The bytes that separate devices would send are counted all the same.
   ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
   const run::CollectiveUse& use = program.instructions[0].info.collectives[0];
   EXPECT_EQ(use.kind, "all_reduce");
   EXPECT_EQ(use.bytes, 4 * 12 * 4);
   EXPECT_EQ(use.wire_bytes, 4 * 12 * 4 * 3 / 4 * 2);
   EXPECT_TRUE(program.instructions[1].info.collectives.empty());
-  // So is the part that such a device would hold until then, besides the operands and the result.
+  // So is the part that such a device would hold until then, in addition to the operands and the
+  // result.
   const run::Executable plan =
       plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
   EXPECT_EQ(plan.device_arena_bytes, 4 * 12 * 4);
   EXPECT_EQ(plan.device_peak_bytes, 4 * 4 * 4 + 4 * 12 * 4 + 2 * (4 * 12 * 4));
 }
 
-/// The sum over four devices of a product [64, 128], split over them as `dims` says.
+/// The sum over four devices of a product [64, 128], with its result split over them as `dims`
+/// says.
 std::string scattered(const std::string& dims) {
   return R"(function main[mesh="data=4", grains=8](%0: f32[16,64]<{data},{}>,
       %1: f32[16,128]<{data},{}>) {
@@ -87,7 +89,7 @@ TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
     EXPECT_EQ(task.kernel->flops(), 2 * 16 * 64 * 128);
     ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
     EXPECT_EQ(program.instructions[0].info.collectives[0].wire_bytes, 64 * 128 * 4 * 3 / 4);
-    // A separate device would hold its whole part besides its tile of the sum.
+    // A separate device would hold its whole part in addition to its tile of the sum.
     const run::Executable plan =
         plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
     EXPECT_EQ(plan.device_arena_bytes, 64 * 128 * 4);
@@ -95,8 +97,8 @@ TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
   }
 }
 
-/// The most bytes that a device holds besides arguments and results if `equation` follows a
-/// scattered sum.
+/// The largest number of bytes that a device holds besides arguments and results if `equation`
+/// follows a scattered sum.
 std::int64_t arena_of_scattered(const std::string& equation) {
   std::string text = scattered("{data},{}");
   text.replace(text.find("return %3"), 9, equation + "\n  return %4");
@@ -211,7 +213,7 @@ TEST(Chains, EndAtAnotherReduction) {
 }
 
 TEST(Chains, EndWhereTheTreeWouldBeAnother) {
-  // With the major half first, the sum of sums pairs other parts than one sum over all devices.
+  // With the major half first, a sum of sums pairs other parts than one sum over all devices does.
   const std::string text =
       chain(R"(  %3: f32[64,32]<{},{a#0}+{a#1}> = reduce_scatter[reduction="sum"] %2
   %4: f32[64,32]<{a#1},{a#0}> = reduce_scatter[reduction="sum"] %3

@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The least price of a plan that slices, permutes and gathers, from only the numbers of shards.
+/// The lowest price of a plan that slices, permutes and gathers, computed from only the numbers of
+/// shards.
 class SlicePermuteGather {
  public:
   SlicePermuteGather(const Mesh& mesh, const Type& type, const Sharding& from, const Sharding& to)
@@ -85,7 +86,7 @@ class LargeMesh : public ::testing::TestWithParam<const char*> {
     for (std::size_t i = 0; i < rank; ++i) type.shape.push_back(kSizes[below(std::size(kSizes))]);
     return type;
   }
-  /// Whole axes on dimensions, or single atoms.
+  /// A random sharding that places whole axes on dimensions, or single atoms.
   Sharding sharding(const Type& type, bool is_by_axis) {
     std::vector<AtomList> pieces;
     for (std::size_t i = 0; i < atoms_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Compares plans with a search that is as simple, and as slow, as possible.
+// Compares plans with a search that is as simple as possible, and therefore slow.
 #include "partition/reshard/search_reshard.h"
 
 #include <functional>
@@ -24,7 +24,7 @@ class SlowSearch {
     bytes_ = static_cast<double>(size_bytes(type_));
   }
 
-  /// The least price if that is below `bound`, otherwise `bound`.
+  /// The lowest price if it is below `bound`, otherwise `bound`.
   double least(double bound) {
     std::map<Lists, double> price{{from_, 0}};
     std::set<std::pair<double, Lists>> open{{0, from_}};
@@ -168,7 +168,7 @@ Lists lists_of(const Sharding& sharding) {
   return lists;
 }
 
-/// Requests on one mesh.
+/// Random requests on one mesh.
 class Requests {
  public:
   Requests(const Mesh& mesh, std::uint32_t seed) : mesh_(mesh), random_(seed) {}

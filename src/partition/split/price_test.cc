@@ -21,7 +21,7 @@ function main[mesh="data=2", grains=8](%0: f32[3,4,4]<{},{data},{}>, %1: f32[6,4
 })");
   verify_partitioned(program, "the test");
   const ProgramPrice price = price_of_program(program);
-  // Half of a matrix, and the latency.
+  // Each round moves half of a matrix and has a latency.
   EXPECT_EQ(price.moved, 3 * (512 + 32));
   // 6 * 4 * 4 products and sums and 24 stored numbers, on two devices.
   EXPECT_EQ(price.work, 3 * (2 * 96 + 24) / 2.0 / kFlopsPerByte);

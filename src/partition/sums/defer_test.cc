@@ -1,4 +1,4 @@
-// Fast numerics: where sums over devices are taken, and how often.
+// Fast numerics: where the program sums over devices, and how often.
 #include "partition/sums/defer.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ using testing::Function;
 using testing::Program;
 using testing::ValueId;
 
-/// What the program sends with inputs sharded like this and its only output whole.
+/// The kinds, counts and bytes of the program's collectives when its inputs are sharded by `inputs`
+/// and its only output by `output`.
 std::string sent(const Program& program, const std::vector<P>& inputs, Numerics numerics,
                  const P& output = {}) {
   Function function = program.function;
@@ -44,7 +45,8 @@ std::string sent(const Program& program, const std::vector<P>& inputs, Numerics 
   return text;
 }
 
-/// x [8,64] w1 [64,16] and y [8,64] w2 [64,16], contracted dimensions split.
+/// The products x [8,64] w1 [64,16] and y [8,64] w2 [64,16], with their contracted dimensions
+/// split.
 struct Products {
   Program program{make_mesh({{"model", 4}})};
   ValueId a, b;
@@ -142,7 +144,8 @@ TEST(Defer, SeveralAxesInAnyOrder) {
   }
 }
 
-/// Rounds c + x_i w_i over slices of x [5,8,64] and w [5,64,16], from `start` on.
+/// The collectives of a loop whose rounds compute c + x_i w_i over slices of x [5,8,64] and w
+/// [5,64,16]. c begins as `start`.
 std::string sent_by_loop(double start, bool is_used, Numerics numerics) {
   Program p(make_mesh({{"model", 4}}));
   const ValueId xs = p.input({5, 8, 64});

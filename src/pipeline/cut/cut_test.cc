@@ -1,4 +1,4 @@
-// Cuts of short sequences, compared with all possible cuts.
+// Compares cuts of short sequences with all possible cuts.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -99,7 +99,7 @@ TEST(Balance, FewerBytesGoOnWhereTimesAreEqual) {
   row.pieces[1].forward = 0;
   row.pieces[1].backward = 0;
   const BalanceOptions options{.tasks = GPipe{2}.tasks(4), .num_stages = 2};
-  // A cut after the first piece and one after the second give stages of equal time.
+  // A cut after the first piece and a cut after the second piece both give stages of equal time.
   EXPECT_EQ(balance(row, options), (Ends{2, 4}));
 }
 

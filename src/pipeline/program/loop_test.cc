@@ -1,4 +1,4 @@
-// The loop over microbatches, compared with the function called for one microbatch after another.
+// Compares the loop over microbatches with the function called for one microbatch after another.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -97,7 +97,7 @@ TEST(Loop, SumsTheCotangentsOfEachUseSeparately) {
     EXPECT_EQ(parts.num_consts, 1U);
   }
   EXPECT_EQ(num_scans, 1U);
-  // Sums that are not of cotangents stay whole.
+  // Sums of values that are not cotangents stay whole.
   ir::Function plain = microbatch();
   plain.outputs = {plain.equations[1].results[0]};
   const ir::Function one_sum = loop_of(plain, {{.how = Joined::How::sum}}, 4);

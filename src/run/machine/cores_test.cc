@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The kernel's files of control groups, in a separate folder.
+/// Replaces the kernel's files of control groups by files in a separate folder.
 class UsableCores : public ::testing::Test {
  protected:
   UsableCores() {
@@ -26,7 +26,7 @@ class UsableCores : public ::testing::Test {
   }
 
   std::string root_;
-  int all_ = usable_cores("/nowhere");  // no groups
+  int all_ = usable_cores("/nowhere");  // without control groups
 };
 
 /// Uses a separate thread for the mask, because a mask cannot always be widened again.

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
-/// The kernel's files of a machine of 1 GiB, of which 600 MiB are free.
+/// Stands in for the kernel's files of a machine with 1 GiB of memory, 600 MiB of it free.
 class MachineMemoryTest : public ::testing::Test {
  protected:
   MachineMemoryTest() {
@@ -93,7 +93,7 @@ TEST(MachineMemory, OfThisMachine) {
 }
 
 TEST(MachineMemory, BuffersTakeNoMoreThanIsFree) {
-  // Little enough that the kernel itself would grant it.
+  // More than is free, but little enough that the kernel itself would grant it.
   const std::int64_t bytes = machine_memory().free + 256 * kMebibyte;
   EXPECT_THROW(Buffer buffer(bytes), RuntimeFault);
   EXPECT_EQ(Buffer(128 * kMebibyte).size(), 128 * kMebibyte);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The CPUs that a thread may use after it was bound to `cpus`.
+/// The CPUs that a thread may use after binding itself to `cpus`.
 std::vector<int> after_binding(const NodeCpus& cpus) {
   std::vector<int> found;
   std::thread([&] {
@@ -35,7 +35,7 @@ TEST(Nodes, AreThoseWithCpusThatTheThreadMayUse) {
   const std::vector<int> own = own_cpus();
   write("online", "0-1,3");
   write("node0/cpulist", std::to_string(own.back()));
-  write("node1/cpulist", "100000-100003");  // not allowed
+  write("node1/cpulist", "100000-100003");  // CPUs that are not allowed
   write("node3/cpulist", std::to_string(own.front()) + ",100004");
   EXPECT_EQ(usable_nodes(root), (std::vector<NodeCpus>{{own.back()}, {own.front()}}));
   fs::remove_all(root);

@@ -15,7 +15,7 @@ Finding finding(Reason reason, int culprit, const std::string& text = "") {
 
 const Finding kTold = finding(Reason::told, -1);
 
-/// The culprit, and who reports it.
+/// The culprit, and the rank that reports it.
 struct Told {
   int culprit;
   std::vector<int> reporters;

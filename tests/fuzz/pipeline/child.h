@@ -13,7 +13,7 @@ struct ChildResult {
 
 /// Calls `body` in a child process, with a file descriptor to write to. An exception, a signal and
 /// a run of more than `seconds` are faults. The calling process must not have computed anything
-/// before: it could not fork with the threads of the engine.
+/// before, because it could not fork while the engine's threads exist.
 ChildResult in_child(const std::function<void(int)>& body, unsigned seconds);
 /// Throws std::runtime_error if the write fails.
 void write_all(int descriptor, const std::string& bytes);

@@ -17,7 +17,7 @@ namespace {
 
 using Params = std::vector<Array>;
 using Batch = std::tuple<Array, Array>;
-/// New parameters, gradients, sum of the losses, stacked values, greatest loss.
+/// New parameters, gradients, sum of the losses, stacked values, largest loss.
 using Outcome = std::tuple<Params, Params, Array, Array, Array>;
 
 constexpr unsigned kSeconds = 100;
@@ -210,7 +210,7 @@ std::string compared(const std::vector<Tensor>& found, const std::vector<Tensor>
   return text;
 }
 
-/// Compares in each process of an isolated run.
+/// Compares the outputs in each process of an isolated run.
 class Comparison final : public IsolatedProgram {
  public:
   Comparison(const StagedCase& c, const std::vector<Tensor>& wanted, int output)

@@ -13,8 +13,8 @@ struct Failure {
   std::string detail;  // which tensors have other bits, or the text of the exception
 };
 
-/// nullopt if all is well. Both runs use child processes, so the calling process must not have
-/// computed anything before: it could not fork with threads.
+/// nullopt if all is well. Both runs use child processes. So the calling process must not have
+/// computed anything before: it could not fork while the engine's threads exist.
 std::optional<Failure> check(const StagedCase& c);
 
 /// The tasks and transfers that the step is compiled to, as IR. Computes something, so check() must

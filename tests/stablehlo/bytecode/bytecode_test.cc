@@ -1,4 +1,4 @@
-// Modules that JAX wrote, against the text that jaxlib gives for them (make_modules.py).
+// Compares modules that JAX wrote with the text that jaxlib gives for them (make_modules.py).
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

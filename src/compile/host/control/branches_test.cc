@@ -9,8 +9,8 @@ namespace {
 
 using namespace testing;
 
-/// A loop of 6 rounds over two arrays. In each round the next branch of a cond maps the two to two
-/// new ones.
+/// A loop of 6 rounds over two arrays. In each round, a cond maps the two arrays to two new ones;
+/// the rounds take its branches in turn.
 Function loop(const std::string& branches) {
   const std::string text = R"((%0: i32[]<>, %1: f32[NUM]<{}>, %2: f32[NUM]<{}>) {
   %3: i32[]<>, %4: f32[NUM]<{}>, %5: f32[NUM]<{}> = while[
@@ -47,7 +47,7 @@ const std::string kSlice = kPrefix + R"(
   %4: f32[NUM]<{}> = dynamic_update_slice %1, %3, %2
   return %0, %4
 })";
-/// The first array comes back from another shape.
+/// The first array is reshaped and returned in another shape.
 const std::string kReshape = kPrefix + R"(
   %3: f32[30,100]<{},{}> = reshape[shape=[30,100]] %0
   %4: f32[30,100]<{},{}> = optimization_barrier %3
@@ -101,7 +101,7 @@ TEST(Branches, CopyWhatTheyStillRead) {
   }
 }
 
-/// An operand that is read after the cond is not overwritten.
+/// An operand that is read after the cond must not be overwritten.
 TEST(Branches, LeaveOperandsToOtherReaders) {
   for (const auto& branches : {kUpdate + "," + kReturn, kUpdate + "," + kReshape, kReshape}) {
     const Function f =

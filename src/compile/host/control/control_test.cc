@@ -1,4 +1,5 @@
-// Control flow on the host engine against the reference: bit for bit, on meshes, by 1 to 3 threads.
+// Compares control flow on the host engine with the reference, bit for bit, on meshes, with 1 to 3
+// threads.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -128,8 +129,9 @@ TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
   check(f, inputs_of(f), {0});
 }
 
-/// The elements of a large array that a step reads and writes count, not the whole array. A value
-/// with more elements than a register holds keeps the loop from becoming a kernel.
+/// The cost of a step counts the elements of a large array that the step reads and writes, not the
+/// whole array. A value with more elements than a register holds keeps the loop from becoming a
+/// kernel.
 TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   const char* const text = R"((%0: f32[1000000]<{}>, %1: i32[]<>) {
   %2: f32[1000000]<{}>, %3: i32[]<> = scan[body={(%0: f32[1000000]<{}>, %1: i32[]<>) {
@@ -161,7 +163,7 @@ TEST(Scan, ABodyThatTouchesFewElementsIsShort) {
   EXPECT_FALSE(is_short("%10: f32[1000000]<{}> = mul %9, %9"));
 }
 
-/// Each update overwrites the result of the previous update of the carry.
+/// Each update overwrites the result of the carry's previous update.
 TEST(Scan, SeveralUpdatesInPlaceTakeNoMemory) {
   const Function f = parsed("none", R"((%0: f32[1000]<{}>, %1: f32[4]<{}>, %2: i32[2]<{}>) {
   %3: f32[1000]<{}> = scan[body={(%0: f32[4]<{}>, %1: i32[2]<{}>, %2: f32[1000]<{}>) {
@@ -184,7 +186,7 @@ TEST(Scan, SeveralUpdatesInPlaceTakeNoMemory) {
   check(f, inputs_of(f), {-1});
 }
 
-/// Equations that read the old carry run before the update, whatever the order of the program.
+/// Equations that read the old carry run before the update, whatever their order in the program.
 TEST(Scan, AReadOfWhatIsUpdatedComesFirst) {
   const Function f = parsed("none", R"((%0: f32[1000]<{}>, %1: i32[1]<{}>, %2: f32[1000]<{}>) {
   %3: f32[1000]<{}>, %4: f32[1000]<{}>, %5: f32[3,1]<{},{}> = scan[
@@ -205,7 +207,7 @@ TEST(Scan, AReadOfWhatIsUpdatedComesFirst) {
   check(f, inputs_of(f), {-1, -1, -1});
 }
 
-/// A result that does not get an argument's memory is updated in its own.
+/// A result that does not get an argument's memory is updated in its own memory.
 TEST(Updates, LieInTheMemoryOfTheResult) {
   const Function f = parsed("data=2", R"((%0: f32[1000]<{data}>, %1: f32[2]<{}>, %2: i32[2]<{}>) {
   %3: f32[1000]<{data}> = scatter[dim=0] %0, %2, %1
@@ -235,15 +237,15 @@ TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
   return %2
 })");
   const auto executable = compile(f, {.is_donated = {false}, .output_alias = {-1}});
-  // Argument and result; the initial carry; in the body the product, as its partial sum lies in the
-  // memory of the next carry.
+  // A device holds the argument and the result, the initial carry, and the product in the body. The
+  // partial sum lies in the memory of the next carry.
   const std::int64_t row = 10 * 4;
   EXPECT_GE(executable->device_peak_bytes, (50 + 10 + 10 + 50) * row);
   EXPECT_LE(executable->device_peak_bytes, (50 + 10 + 10 + 50) * row + 64);
   check(f, inputs_of(f));
 }
 
-/// Kernels of every kind on slices that begin at odd places.
+/// Kernels of every kind on slices with unaligned starts.
 const char* const kSlices =
     R"((%0: f32[5,ROWS,COLS]<{},{data},{}>, %1: i32[5,COLS]<{},{}>, %2: f32[5,1]<{},{}>,
     %3: bool[5,ROWS,COLS]<{},{data},{}>, %4: u32[5,2]<{},{}>) {
@@ -324,7 +326,8 @@ TEST(While, CollectivesOfConditionsAreCounted) {
   EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, steps + 1);
 }
 
-/// The condition returns a carry. Carries swap places, so the end may lie in second buffers.
+/// The condition returns a carry. Carries swap places, so the final values may be in the second
+/// buffers.
 TEST(While, CarriesThatChangePlaces) {
   const Function f = parsed("data=2", R"((%0: i32[]<>, %1: i32[]<>, %2: f32[3]<{data}>,
       %3: f32[3]<{data}>) {
@@ -437,7 +440,7 @@ TEST(Control, NestedInOneAnother) {
   check(f, inputs, {0, -1});
   run::Engine::instance().reset_collective_counts();
   run_partitioned(f, {}, inputs);
-  // Rounds start at 0, 1, 2, 3 and end at 3; only number 0 takes the first branch.
+  // The inner loops start at 0, 1, 2 and 3 and end at 3. Only round 0 takes the first branch.
   EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, 1);
 }
 
@@ -454,7 +457,7 @@ TEST(Control, ResultsThatNobodyReads) {
   check(f, inputs_of(f));
 }
 
-/// Fewer elements than devices: some tiles are empty.
+/// There are fewer elements than devices, so some tiles are empty.
 TEST(Control, EmptyTiles) {
   for (const char* size : {"0", "1", "3"}) {
     const Function f = parsed("data=4", replaced(R"((%0: f32[N]<{data}>, %1: f32[3,N]<{},{data}>) {
@@ -508,8 +511,8 @@ TEST(Control, BarriersAreDissolved) {
 
 // --- work that moves into loops ------------------------------------------------------------------
 
-/// A step of training of three layers x = x w with momentum; inputs x, w, m and the rate, outputs
-/// w, m and x. BEHIND is inserted after the gradients %11; UPDATE is the update of w.
+/// A training step of three layers x = x w with momentum. Inputs: x, w, m and the rate; outputs: w,
+/// m and x. BEHIND is inserted after the gradients %11; UPDATE is the update of w.
 const char* const kTraining = R"((%0: f32[4,6]<{data},{}>, %1: f32[3,6,6]<{},{},{}>,
     %2: f32[3,6,6]<{},{},{}>, %3: f32[]<>) {
   %4: f32[4,6]<{data},{}>, %5: f32[3,4,6]<{},{data},{}> = scan[
@@ -555,7 +558,8 @@ TEST(Sink, UpdatesMoveIntoTheLoopThatMakesTheirGradients) {
   const Function f = training();
   const Function sunk = sink_into_loops(f);
   ir::verify(sunk, "the test");
-  // The rate and its square, two loops; x, and the new w and m instead of the gradients.
+  // The equations are the square of the rate and two loops. The last loop returns x and the new w
+  // and m instead of the gradients.
   EXPECT_EQ(sunk.equations.size(), 3U) << ir::print(sunk);
   EXPECT_EQ(last_scan(sunk).results.size(), 3U);
   EXPECT_EQ(last_scan(sunk).operands.size(), 5U) << "w is scanned once";
@@ -583,9 +587,9 @@ TEST(Sink, WorkStaysWhereItsLoopCannotDoIt) {
   %21: f32[3,6,6]<{},{},{}> = broadcast_in_dim[dims=[], shape=[3,6,6]] %20
   %22: f32[3,6,6]<{},{},{}> = mul %17, %21)";
   const Function unchanged[] = {
-      training(kNorm, "%22"),        // all gradients are needed first
-      training("", "%17", ", %11"),  // the gradients are wanted
-      training("  %20: f32[6,6]<{},{}> = reduce_sum[dims=[0]] %2", "%17", ", %20"),  // the old m
+      training(kNorm, "%22"),        // needs all gradients first
+      training("", "%17", ", %11"),  // the gradients are outputs
+      training("  %20: f32[6,6]<{},{}> = reduce_sum[dims=[0]] %2", "%17", ", %20"),  // needs old m
   };
   for (const Function& f : unchanged) EXPECT_EQ(sink_into_loops(f), f) << ir::print(f);
 }

@@ -1,4 +1,4 @@
-// Compares small loops, which are loop programs, with the same rounds run one after the other.
+// Compares small loops, which run as loop programs, with the same rounds run one after the other.
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
@@ -19,7 +19,7 @@ using ir::ValueId;
 
 const std::vector<Shape> kShapes = {{},     {},   {1},       {2},  {3},     {4},   {7},
                                     {2, 3}, {16}, {3, 1, 5}, {64}, {5, 16}, {200}, {3, 47}};
-constexpr std::int64_t kMostElements = 2048;  // of a value of a small loop
+constexpr std::int64_t kMostElements = 2048;  // of each value of a small loop
 const std::vector<DType> kDTypes = {DType::f32, DType::f32,     DType::f32, DType::i32,
                                     DType::u32, DType::boolean, DType::f64, DType::i64,
                                     DType::u8,  DType::bf16,    DType::f16};
@@ -37,7 +37,7 @@ class RandomBody {
     for (std::int64_t i = 0; i < count; ++i) values_.push_back(computed(any()));
   }
 
-  /// A value of this type, usually one of the last ones.
+  /// A value of this type, usually one of the most recent ones.
   ValueId of_type(const Type& type) {
     std::vector<ValueId> found;
     for (const ValueId id : values_) {
@@ -167,7 +167,7 @@ class RandomBody {
     return ops::concatenate(b_, parts, 0);
   }
 
-  /// The elements of `x`, cut or repeated to fill the type.
+  /// The elements of `x`, truncated or repeated to fill the type.
   ValueId fitted(ValueId x, const Type& type) {
     if (b_.type(x).dtype != type.dtype) x = ops::convert(b_, x, type.dtype);
     const std::int64_t size = num_elements(type.shape);
@@ -183,7 +183,7 @@ class RandomBody {
 
 Type random_type(Random& random) { return {random.choose(kDTypes), random.choose(kShapes)}; }
 
-/// Reads and writes parts of an array, in place where that is possible.
+/// Reads and writes parts of an array, in place where possible.
 class RandomArray {
  public:
   RandomArray(Builder& b, Random& random, RandomBody& values, ValueId array)
@@ -238,7 +238,7 @@ class RandomArray {
     array_ = next;
   }
 
-  /// Adds the part of each round to the next one.
+  /// A loop whose rounds add the part at each place to the part at the next place.
   ValueId loop(const std::vector<ValueId>& starts) {
     auto body = std::make_shared<Function>();
     Builder b(*body);
@@ -264,11 +264,11 @@ class RandomArray {
   Random& random_;
   RandomBody& values_;
   ValueId array_;
-  ValueId old_;  // the version before
+  ValueId old_;  // the previous version
   bool has_read_old_ = false;
 };
 
-/// The same loop in two forms.
+/// The same loop in two forms, as a loop and unrolled.
 struct Loops {
   Function loop;
   Function rounds;
@@ -368,7 +368,7 @@ struct RandomLoop {
   std::vector<ValueId> add_inputs(Builder& b) const {
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < types.size(); ++i) {
-      // Loops count from 0.
+      // Loop counters start at 0.
       inputs.push_back(is_while && i == num_consts ? ops::scalar(b, 0.0, DType::i32)
                                                    : b.add_input(type_outside(i)));
     }
@@ -457,7 +457,7 @@ bool are_loops_kernels(const Function& function) {
                               [](const run::Task& task) { return task.control != nullptr; });
 }
 
-/// A loop with whole operands and results is not a small loop if devices share the work of its
+/// A loop with unsplit operands and results is not a small loop if devices share the work of its
 /// body.
 TEST(SmallLoop, DevicesShareTheWorkOfABody) {
   const Function f = parsed("data=2", R"((%0: f32[4]<{}>, %1: f32[3,6]<{},{}>) {

@@ -35,7 +35,7 @@ Arrays inputs_of(const Function& function) {
   return inputs;
 }
 
-/// New weights take the buffers of the old ones.
+/// The output aliases with which new weights take the buffers of the old ones.
 std::vector<int> updates_of(const Pipeline& pipeline) {
   std::vector<int> alias;
   for (int s = 0; s < pipeline.num_stages; ++s) alias.push_back(pipeline.num_microbatches + s);
@@ -111,7 +111,7 @@ int group_of(const run::Executable& executable, std::size_t task) {
   return executable.instructions[executable.tasks[task].instruction].group;
 }
 
-/// Whether a task of one group waits, through others, for one of another.
+/// Whether a task of one group waits, directly or through others, for a task of another.
 bool waits(const run::Executable& executable, int late, int early) {
   std::vector<bool> is_behind(executable.tasks.size(), false);
   for (std::size_t i = 0; i < executable.tasks.size(); ++i) {
@@ -123,7 +123,7 @@ bool waits(const run::Executable& executable, int late, int early) {
   return false;
 }
 
-/// Forward only: what group 0 sends is read much later.
+/// A pipeline with only forward passes: group 1 reads values long after group 0 sends them.
 Function one_way(int num_microbatches) {
   Pipeline pipeline{2, 2, num_microbatches, false};
   Function f = testing::pipeline_step(pipeline);
@@ -165,8 +165,8 @@ TEST(Mpmd, GroupsHaveRangesOfTheArenaOfTheirOwn) {
   std::map<int, Range> written;
   for (std::size_t i = 0; i < executable->tasks.size(); ++i) {
     const run::Task& task = executable->tasks[i];
-    // Tasks also name what they read, which may belong to another group. So look at the memory of
-    // their bodies, which comes last.
+    // The places of a task include what it reads, which may belong to another group. The memory of
+    // its bodies comes last, so look only at that.
     const run::Place& place = executable->places[task.places.back()];
     if (task.control == nullptr || place.space != run::Place::Space::arena) continue;
     Range& range = written[group_of(*executable, i)];
@@ -200,7 +200,7 @@ TEST(Mpmd, FewerMicrobatchesInFlightTakeLessMemory) {
   EXPECT_LT(one_by_one->arena_bytes, all_at_once->arena_bytes);
   const auto& peaks = all_at_once->group_peak_bytes;
   EXPECT_EQ(all_at_once->device_peak_bytes, std::max(peaks[0], peaks[1]));
-  // Eight more microbatches are eight more arguments of group 0. Group 1 holds the values that it
+  // Eight more microbatches mean eight more arguments of group 0. Group 1 holds the values that it
   // receives and those that it computes from them.
   const std::int64_t row = 2 * 6 * 4;
   const auto twice = compiled({2, 2, 16, false});
@@ -249,10 +249,10 @@ void expect_reference(const Function& f) {
 TEST(Mpmd, ResultsTakeOverMemoryThatNobodyReads) {
   const Function f = two_tasks(kSquare, "%4");
   const auto executable = compile(f, options_of(f, {-1}));
-  // One array in the arena for a and b; c writes the result. Bodies need nothing.
+  // The arena has one array for a and b; c writes the result. The bodies need no memory.
   EXPECT_GE(executable->arena_bytes, 4000);
   EXPECT_LT(executable->arena_bytes, 8000);
-  // Group 0: the argument, and a or b. Group 1: what it receives, and the result.
+  // Group 0 holds the argument, and a or b. Group 1 holds what it receives, and the result.
   EXPECT_EQ(executable->group_peak_bytes, (std::vector<std::int64_t>{8000, 8000}));
   expect_reference(f);
 }
@@ -265,7 +265,7 @@ TEST(Mpmd, MemoryThatIsReadAgainIsCopied) {
   expect_reference(f);
 }
 
-/// A value that one group reads is not overwritten by another, even if nothing else reads it.
+/// A value that one group reads must not be overwritten by another, even if nothing else reads it.
 TEST(Mpmd, AReceivedValueStaysWithItsSender) {
   const Function f = two_tasks(kSquare, "%4");
   const auto executable = compile(f, options_of(f, {-1}));
@@ -280,7 +280,7 @@ TEST(Mpmd, TransfersAreCounted) {
   run::Engine::instance().reset_collective_counts();
   testing::run_partitioned(f, {-1, -1}, inputs_of(f));
   const run::CollectiveCounts counts = run::Engine::instance().collective_counts();
-  // Three values forward and three back; one device holds two rows of six.
+  // Three values go forward and three back; each device holds two rows of six.
   EXPECT_EQ(counts.at("transfer").count, 6);
   EXPECT_EQ(counts.at("transfer").bytes, 6 * 2 * 6 * 4);
   EXPECT_EQ(counts.at("transfer").wire_bytes, 6 * 2 * 6 * 4);

@@ -1,4 +1,4 @@
-// How far tasks are from the end of a program.
+// The distance of each task from the end of a program.
 #include "compile/host/plan/levels.h"
 
 #include <gtest/gtest.h>

@@ -85,8 +85,8 @@ OrderProblem random_problem(std::uint32_t seed) {
   return problem;
 }
 
-/// The place of each step. Expects that all steps are there, each after the steps that it depends
-/// on.
+/// The place of each step. Expects that the order contains all steps, each after the steps that it
+/// depends on.
 std::vector<std::size_t> places_in(const Order& order, const OrderProblem& problem) {
   Order sorted = order;
   std::sort(sorted.begin(), sorted.end());
@@ -125,7 +125,7 @@ TEST(Order, RandomStepsKeepTheirDependenciesAndNeverHoldMore) {
 }
 
 TEST(Order, WhatReadsAValueComesBeforeItsUpdate) {
-  // 0 is an array, 1 an index; the update makes 2. The step that makes 4 reads the array and 3.
+  // Value 0 is an array, 1 an index; the update makes 2. The step that makes 4 reads 0 and 3.
   const OrderProblem problem{.steps = {{.reads = {0, 1}, .writes = {2}, .updates = {0}},
                                        {.reads = {1}, .writes = {3}},
                                        {.reads = {0, 3}, .writes = {4}},
@@ -151,8 +151,8 @@ TEST(Order, ReadsMoveBeforeUpdatesInRandomSteps) {
   EXPECT_GT(num_moved, 100);
 }
 
-/// Values: 0 and 1 are weights of the caller, 2 and 3 gradients of 100 bytes, 4 a rate, 5 and 6
-/// updated weights.
+/// Values 0 and 1 are weights of the caller, 2 and 3 are gradients of 100 bytes, 4 is a rate, and 5
+/// and 6 are updated weights.
 OrderProblem updates() {
   return {.steps = {{.reads = {0}, .writes = {2}},
                     {.reads = {1}, .writes = {3}},
@@ -180,7 +180,7 @@ TEST(Order, NothingMovesUpForWhatItWouldHold) {
   problem.bytes[5] = 99;
   problem.bytes[6] = 120;
   problem.steps.push_back({.reads = {5, 6}});
-  EXPECT_EQ(order_of(problem), as_given(problem));  // the rate has four bytes
+  EXPECT_EQ(order_of(problem), as_given(problem));  // the rate takes four bytes
   problem.bytes[5] = 95;
   EXPECT_EQ(order_of(problem), (Order{0, 2, 3, 1, 4, 5}));
 }
@@ -192,13 +192,13 @@ TEST(Order, NothingMovesUpWhereItWouldRaiseThePeak) {
                                  {.reads = {1}, .scratch = 250},
                                  {.reads = {2}, .after = {3}}},
                        .bytes = {200, 100, 150}};
-  EXPECT_EQ(order_of(problem), as_given(problem));  // 500 bytes; after step 1 it would be 550
+  EXPECT_EQ(order_of(problem), as_given(problem));  // 500 bytes; 550 if step 3 came after step 1
   problem.steps[3].scratch = 10;
   EXPECT_EQ(order_of(problem), (Order{0, 1, 3, 2, 4}));
 }
 
 TEST(Order, LongProgramsTakeTimeInProportion) {
-  // Every step reads the first value, and the last one all of them.
+  // Every step reads the first value, and the last step reads all values.
   constexpr std::size_t kSteps = 100000;
   OrderProblem problem{.steps = {{.writes = {0}}}, .bytes = {8}};
   for (std::size_t i = 1; i < kSteps; ++i) {
@@ -211,7 +211,7 @@ TEST(Order, LongProgramsTakeTimeInProportion) {
 
 // --- programs ------------------------------------------------------------------------------------
 
-/// Per value: the instruction that writes it.
+/// For each value, the instruction that writes it.
 std::vector<std::size_t> writers(const HostProgram& program) {
   std::vector<std::size_t> writer(program.layouts.size(), 0);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {

@@ -1,5 +1,5 @@
-// A launcher that keeps running after its processes have ended because of a fault is killed, and
-// nothing else is.
+// The watch kills a launcher that keeps running after its processes have ended because of a fault,
+// and kills nothing else.
 #include "run/transport/mpi/end_watch.h"
 
 #include <array>
@@ -47,7 +47,7 @@ struct Launcher {
     std::this_thread::sleep_for(launcher.second_rank);
     _exit(0);
   }
-  while (true) pause();  // without waiting for them, so both stay zombies
+  while (true) pause();  // never waits for its children, so both stay zombies
 }
 
 struct Outcome {
