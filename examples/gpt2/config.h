@@ -34,7 +34,7 @@ class ConfigReader {
 
   std::string text(const char* name, const std::string& otherwise) const {
     if (!has(name)) return otherwise;
-    if (!object_[name].is_string()) fail(std::string(name) + " is not a text");
+    if (!object_[name].is_string()) fail(std::string(name) + " is not a string");
     return object_[name];
   }
   bool flag(const char* name, bool otherwise) const {
@@ -64,7 +64,7 @@ class ConfigReader {
   }
   /// Throws the error for a configuration that is not supported.
   [[noreturn]] void fail(const std::string& found) const {
-    throw UserError({.what = "gpt2: the configuration is not one of GPT-2",
+    throw UserError({.what = "gpt2: the configuration is not for GPT-2",
                      .found = path_ + ": " + found,
                      .wanted = "the config.json of a model of type gpt2",
                      .cure = "use the folder of a model such as gpt2, gpt2-medium or distilgpt2"});
@@ -84,8 +84,7 @@ inline Activation activation_of(const ConfigReader& reader) {
   if (name == "relu") return Activation::relu;
   if (name == "silu" || name == "swish") return Activation::silu;
   reader.fail("activation_function " + name +
-              "; known are gelu_new, gelu_pytorch_tanh, gelu, "
-              "relu, silu");
+              "; supported are gelu_new, gelu_pytorch_tanh, gelu, relu, silu");
 }
 
 }  // namespace detail

@@ -98,7 +98,7 @@ inline std::vector<std::string> problems_of(const std::vector<checkpoint::FileTe
   }
   for (const auto& [name, tensor] : by_name) {
     if (!wanted.contains(name) && !is_ignored(name, c))
-      problems.push_back(name + " is no weight of the model");
+      problems.push_back(name + " is not a weight of the model");
   }
   return problems;
 }
@@ -127,10 +127,10 @@ inline GPT2 read_weights(const std::string& folder, const Config& c) {
     }
     if (problems.size() > kShown)
       list += "; and " + std::to_string(problems.size() - kShown) + " more";
-    throw UserError({.what = "gpt2: the weights are not those of the configuration",
+    throw UserError({.what = "gpt2: the weights do not match the configuration",
                      .found = folder + ": " + list,
-                     .wanted = "the tensors of GPT2LMHeadModel, in the sizes of config.json",
-                     .cure = "use the weights and the config.json of one model"});
+                     .wanted = "the tensors of GPT2LMHeadModel, with the sizes in config.json",
+                     .cure = "use the weights and the config.json of the same model"});
   }
   checkpoint::ReadOptions options{.f16_as_f32 = true};
   for (const checkpoint::FileTensor& tensor : found) {

@@ -184,9 +184,9 @@ std::map<std::string, SavedFile> files_of(const Json& object) {
 
 Index index_of(const Json& object) {
   Index index;
-  if (text_at(object, "format") != kFormat) throw BadText("it has another format");
+  if (text_at(object, "format") != kFormat) throw BadText("it has an unknown format");
   if (whole_number_at(object, "block") != kBlockBytes)
-    throw BadText("its blocks have another size");
+    throw BadText("its blocks have an unsupported size");
   index.step = whole_number_at(object, "step");
   if (const auto metric = object.find("metric"); metric != object.end()) {
     // JSON has no NaN and no infinity: such a metric is written as null.
@@ -313,7 +313,7 @@ void check_step_name(const std::string& folder, std::int64_t step,
   throw UserError({.what = "checkpoint: the folder has the name of another step",
                    .where = where,
                    .found = folder + " with step " + std::to_string(step),
-                   .wanted = step_name(step) + ", or a name that is not that of a step",
+                   .wanted = step_name(step) + ", or a name that is not the name of a step",
                    .cure = "name the folder after the step that it holds"});
 }
 

@@ -179,7 +179,7 @@ void check_wanted(const std::vector<FileTensor>& tensors, const std::string& pat
 }
 
 [[noreturn]] void refuse(const FileTensor& tensor, const std::source_location& where) {
-  throw UserError({.what = "read_safetensors: arrays do not have the dtype of this tensor",
+  throw UserError({.what = "read_safetensors: the dtype of this tensor is not supported",
                    .where = where,
                    .found = text_of(tensor),
                    .wanted = "one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64",

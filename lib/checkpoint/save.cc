@@ -174,7 +174,7 @@ void check_place(const std::string& path) {
   if (kind == PathKind::folder && names_in(path).empty()) return;
   throw UserError({.what = "checkpoint: something else exists at this path",
                    .found = path + ", which is not a checkpoint",
-                   .wanted = "a new path, or that of a checkpoint to replace",
+                   .wanted = "a new path, or the path of a checkpoint to replace",
                    .cure = "choose another path"});
 }
 

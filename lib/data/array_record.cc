@@ -68,7 +68,7 @@ class File {
     throw UserError(
         {.what = "array_record: the records are stored in a form that is not supported",
          .found = at_byte(path_, at, found),
-         .wanted = "chunks that are not transposed, uncompressed or compressed with zstd",
+         .wanted = "chunks that are not transposed, and are uncompressed or compressed with zstd",
          .cure = "write the file with the options `group_size:1,zstd`"});
   }
 

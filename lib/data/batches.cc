@@ -70,12 +70,12 @@ void check_sizes(const Making& batch) {
           std::visit([](const auto& values) { return values.size(); }, field.values));
       const bool is_negative = std::ranges::any_of(field.shape, [](auto size) { return size < 0; });
       if (!is_negative && count == num_elements(field.shape)) continue;
-      throw UserError({.what = "batch: a field of a record does not have the elements of its shape",
-                       .found = type_text(field) + " with " + std::to_string(count) +
-                                " elements at position " +
-                                std::to_string(batch.place + batch.rows[i]) + " of the stream",
-                       .wanted = "as many elements as the sizes of the shape multiply to",
-                       .cure = "set shape and values together in the source or in data::map"});
+      throw UserError(
+          {.what = "batch: a field of a record has the wrong number of elements for its shape",
+           .found = type_text(field) + " with " + std::to_string(count) + " elements at position " +
+                    std::to_string(batch.place + batch.rows[i]) + " of the stream",
+           .wanted = "as many elements as the sizes of the shape multiply to",
+           .cure = "set shape and values together in the source or in data::map"});
     }
   }
 }

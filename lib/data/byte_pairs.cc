@@ -69,13 +69,13 @@ std::string text_of(const std::string& path, const char* what) {
 
 [[noreturn]] void damaged(const std::string& path, const std::string& found,
                           const std::string& wanted) {
-  throw UserError({.what = "BytePairTokenizer: the file is damaged, or of another tokenizer",
+  throw UserError({.what = "BytePairTokenizer: the file is damaged or belongs to another tokenizer",
                    .found = path + ": " + found,
                    .wanted = wanted,
                    .cure = "copy the file again from its source"});
 }
 
-constexpr const char* kWantedVocab = "an object of tokens and their ids, each id once";
+constexpr const char* kWantedVocab = "an object that maps tokens to ids, each id once";
 constexpr const char* kWantedMerges = "two tokens of the vocabulary on each line";
 
 }  // namespace
@@ -198,8 +198,8 @@ class Words {
     const Char c = char_at(text_, at);
     if (c.bytes > 0) return c;
     throw UserError({.what = "BytePairTokenizer: the text is not UTF-8",
-                     .found = "other bytes at position " + std::to_string(at),
-                     .wanted = "a text in UTF-8",
+                     .found = "invalid bytes at position " + std::to_string(at),
+                     .wanted = "text in UTF-8",
                      .cure = "convert it, for example with iconv -t UTF-8"});
   }
   /// Skips characters of one class. The last space before a word is left for the word.

@@ -143,7 +143,7 @@ TEST(BytePairs, RefuseDamagedFiles) {
 TEST(BytePairs, RefuseTextThatIsNotUtf8) {
   for (const char* text : {"ab\xff", "ab\xc3", "ab\xe2\x82", "ab\xc0\xaf", "ab\xed\xa0\x80",
                            "ab\xf4\x90\x80\x80", "ab\x80"}) {
-    EXPECT_EQ(error_of([&] { tokenizer().encode(text); }), "other bytes at position 2");
+    EXPECT_EQ(error_of([&] { tokenizer().encode(text); }), "invalid bytes at position 2");
   }
 }
 

@@ -8,10 +8,10 @@ namespace {
 std::int64_t checked_size(const std::shared_ptr<const Source>& source) {
   const std::int64_t size = source == nullptr ? -1 : source->size();
   if (size >= 0) return size;
-  throw UserError({.what = "Dataset: the source has no number of records",
+  throw UserError({.what = "Dataset: the source has no valid number of records",
                    .found = source == nullptr ? "no source" : std::to_string(size),
                    .wanted = "a source whose size() is 0 or more",
-                   .cure = "a stream without end repeats a source: dataset | data::repeat()"});
+                   .cure = "for an endless stream, repeat a source: dataset | data::repeat()"});
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ View view_of(const HostArray& image, const char* name) {
     throw UserError({.what = std::string(name) + ": the field is not an image",
                      .found = (values == nullptr ? "numbers " : "u8") + to_string(image.shape),
                      .wanted = "u8[height,width,channels]",
-                     .cure = "change images while they are u8, and normalise them last"});
+                     .cure = "transform images while they are u8, and normalise them last"});
   }
   return {*values, image.shape[0], image.shape[1], image.shape[2]};
 }

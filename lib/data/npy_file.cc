@@ -81,7 +81,7 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
       if (error != std::errc() || end != word.data() + word.size() ||
           extent < (reader_.takes_empty ? 0 : 1) || extent > std::int64_t{1} << 40U) {
-        fail(10, "an extent `" + std::string(word.substr(0, 32)) + "`");
+        fail(10, "an invalid size `" + std::string(word.substr(0, 32)) + "`");
       }
       shape.push_back(extent);
     }

@@ -113,7 +113,7 @@ Reorder repeat(std::int64_t epochs, std::source_location where) {
                      .where = Span(where),
                      .found = std::to_string(epochs),
                      .wanted = "at least 1, or data::endless",
-                     .cure = "write data::repeat() for a stream without end"});
+                     .cure = "write data::repeat() for an endless stream"});
   }
   return {.epochs = epochs, .where = where};
 }

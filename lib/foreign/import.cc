@@ -77,7 +77,7 @@ std::vector<Tensor> tensors_of(const std::string& path) {
         .starts_with(start);
   };
   if (begins_with("\x80\x02\x8a\x0a"))
-    throw BadText("it is in the form of PyTorch before version 1.6; save it again");
+    throw BadText("it is in the format of PyTorch before version 1.6; save it again");
   if (!begins_with("PK\x03\x04")) return foreign::read_msgpack(bytes);
   std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
   const bool is_npz = std::any_of(entries.begin(), entries.end(),
@@ -95,7 +95,7 @@ Array array_of(const Tensor& tensor, DType dtype, const std::source_location& wh
 void check_tensor(const Tensor& tensor) {
   const std::size_t bytes = foreign::element_bytes(tensor.dtype);
   if (bytes > 0 && tensor.elements.size() != foreign::elements_bytes(tensor.dtype, tensor.shape))
-    throw BadText(tensor.name + " does not have the bytes of its shape");
+    throw BadText(tensor.name + " has the wrong number of bytes for its shape");
   const bool is_valid =
       tensor.dtype != "BOOL" || std::all_of(tensor.elements.begin(), tensor.elements.end(),
                                             [](std::uint8_t value) { return value <= 1; });
@@ -119,11 +119,12 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
       listed.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
     }
   } catch (const BadText& error) {
-    throw UserError({.what = "import_arrays: the file cannot be read",
-                     .where = where,
-                     .found = path + ": " + error.what(),
-                     .wanted = "safetensors, .npz, weights of torch.save or MessagePack of Flax",
-                     .cure = "save the arrays in one of these forms, for example a state_dict"});
+    throw UserError(
+        {.what = "import_arrays: the file cannot be read",
+         .where = where,
+         .found = path + ": " + error.what(),
+         .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of Flax",
+         .cure = "save the arrays in one of these formats, for example as a state_dict"});
   }
   const std::vector<bool> is_read = choose_tensors(listed, path, options, where);
   std::vector<NamedArray> arrays;

@@ -110,7 +110,7 @@ class Reader {
 
   std::string text() {
     const std::optional<std::uint64_t> size = text_size(peek());
-    if (!size) throw BadText("a key is not a text");
+    if (!size) throw BadText("a key is not a string");
     const auto found = take(*size);
     return {found.begin(), found.end()};
   }
@@ -159,11 +159,11 @@ class Reader {
 std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes) {
   const bool is_map =
       !bytes.empty() && ((bytes[0] & 0xF0U) == 0x80U || bytes[0] == 0xDE || bytes[0] == 0xDF);
-  if (!is_map) throw BadText("it is neither an archive nor a map in MessagePack");
+  if (!is_map) throw BadText("it is neither an archive nor a MessagePack map");
   Reader reader(bytes);
   std::vector<Tensor> tensors;
   reader.read("", 0, tensors);
-  if (!reader.is_at_end()) throw BadText("bytes follow the end");
+  if (!reader.is_at_end()) throw BadText("there are bytes after the end");
   return tensors;
 }
 

@@ -285,7 +285,7 @@ class Unpickler {
     const bool is_right = id.kind == Kind::list && id.items.size() == 5 &&
                           id.items[0]->text == "storage" && id.items[1]->kind == Kind::global &&
                           id.items[2]->kind == Kind::text;
-    if (!is_right) throw BadText("the pickle refers to something that is no storage");
+    if (!is_right) throw BadText("the pickle refers to something that is not a storage");
     return {.kind = Kind::storage,
             .storage = {.dtype = dtype_of_storage(id.items[1]->text), .key = id.items[2]->text}};
   }
@@ -381,7 +381,7 @@ class Collector {
     };
     if (value.kind == Kind::tensor) {
       const auto file = files_.find(folder_ + "data/" + value.storage.key);
-      if (file == files_.end()) throw BadText("the archive has no storage of " + name);
+      if (file == files_.end()) throw BadText("the archive has no storage for " + name);
       tensors.push_back(tensor_of(value, name, *file->second));
     } else if (value.kind == Kind::dict) {
       for (std::size_t i = 0; i + 1 < value.items.size(); i += 2) {
@@ -414,7 +414,7 @@ std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries) {
     collector.collect(*unpickler.run(), "", 0);
     return std::move(collector.tensors);
   }
-  throw BadText("the archive has neither arrays of NumPy nor tensors of PyTorch");
+  throw BadText("the archive has neither NumPy arrays nor PyTorch tensors");
 }
 
 }  // namespace tessera::foreign

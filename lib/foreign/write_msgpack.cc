@@ -42,14 +42,14 @@ Tree tree_of(const Sources& sources) {
     Tree* place = &root;
     for (std::size_t begin = 0; begin <= source.name.size();) {
       if (place->array != nullptr) {
-        fail(place->array->name + " and " + source.name, "paths that do not continue each other");
+        fail(place->array->name + " and " + source.name, "paths none of which continues another");
       }
       const std::size_t end = std::min(source.name.find('/', begin), source.name.size());
       place = &place->below[source.name.substr(begin, end - begin)];
       begin = end + 1;
     }
     if (!place->below.empty()) {
-      fail(source.name + " and paths below it", "paths that do not continue each other");
+      fail(source.name + " and paths below it", "paths none of which continues another");
     }
     place->array = &source;
   }

@@ -118,7 +118,7 @@ class Archive {
     constexpr std::uint64_t kMostRatio = 1032;  // of deflate
     if (method == kStored && size == packed.size()) return {packed.begin(), packed.end()};
     if (method != kDeflated || size > kMostBytes || size > packed.size() * kMostRatio)
-      throw BadText("a file is compressed in a way that is not known");
+      throw BadText("a file is compressed with an unknown method");
     Bytes bytes(size);
     z_stream stream = {};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();

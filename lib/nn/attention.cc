@@ -25,13 +25,12 @@ std::int64_t head_width(const AttentionOptions& options, const std::source_locat
 std::int64_t num_kv_heads(const AttentionOptions& options, const std::source_location& where) {
   const std::int64_t shared = options.num_kv_heads == 0 ? options.num_heads : options.num_kv_heads;
   if (shared >= 1 && options.num_heads % shared == 0) return shared;
-  throw UserError(
-      {.what = "MultiHeadAttention: the heads of queries cannot share those of keys evenly",
-       .where = where,
-       .found = std::to_string(options.num_heads) +
-                " heads, num_kv_heads = " + std::to_string(options.num_kv_heads),
-       .wanted = "a number of heads that is a multiple of num_kv_heads",
-       .cure = "choose a divisor of num_heads, or leave num_kv_heads out"});
+  throw UserError({.what = "MultiHeadAttention: the query heads cannot share the key heads evenly",
+                   .where = where,
+                   .found = std::to_string(options.num_heads) +
+                            " heads, num_kv_heads = " + std::to_string(options.num_kv_heads),
+                   .wanted = "a number of heads that is a multiple of num_kv_heads",
+                   .cure = "choose a divisor of num_heads, or leave num_kv_heads out"});
 }
 
 }  // namespace
@@ -98,19 +97,18 @@ AttentionMask in_mode(const MultiHeadAttention& layer, AttentionMask mask, const
 void check_cache(const MultiHeadAttention& layer, const AttentionCache& cache, const Array& keys,
                  const std::source_location& where) {
   if (!layer.is_causal) {
-    throw UserError(
-        {.what = "MultiHeadAttention: a cache needs positions that see earlier ones only",
-         .where = where,
-         .found = "is_causal = false",
-         .wanted = "a causal layer",
-         .cure = "set is_causal in the options, or call the layer without a cache"});
+    throw UserError({.what = "MultiHeadAttention: a cache requires causal attention",
+                     .where = where,
+                     .found = "is_causal = false",
+                     .wanted = "a causal layer",
+                     .cure = "set is_causal in the options, or call the layer without a cache"});
   }
   const Type& held = cache.keys.type(where);
   const Type& added = keys.type(where);
   Shape room = added.shape;
   room[1] = held.rank() == 4 ? std::max(added.shape[1], held.shape[1]) : added.shape[1];
   if (held == Type{added.dtype, room} && cache.values.type(where) == held) return;
-  throw UserError({.what = "MultiHeadAttention: the cache does not fit the layer and its input",
+  throw UserError({.what = "MultiHeadAttention: the cache does not match the layer and its input",
                    .where = where,
                    .found = "a cache of " + to_string(held) + " for keys " + to_string(added),
                    .wanted = "the batch, heads and dtype of the layer, and at least " +

@@ -118,16 +118,15 @@ ConvOptions transposed(const ConvOptions& o, const std::source_location& where) 
   const bool fits = (o.strides.empty() || o.strides.size() == rank) &&
                     (o.kernel_dilation.empty() || o.kernel_dilation.size() == rank);
   if (!fits || !o.input_dilation.empty() || o.feature_group_count != 1) {
-    throw UserError(
-        {.what = "ConvTranspose: the options are not those of a transposed convolution",
-         .where = where,
-         .found = "kernel_size " + list(o.kernel_size) + ", strides " + list(o.strides) +
-                  ", kernel_dilation " + list(o.kernel_dilation) + ", input_dilation " +
-                  list(o.input_dilation) + ", groups: " + std::to_string(o.feature_group_count),
-         .wanted =
-             "a stride and a dilation per dimension of the kernel or none, no input_dilation, "
-             "one group",
-         .cure = "the strides insert rows: .strides = {2, 2} doubles the size"});
+    throw UserError({.what = "ConvTranspose: the options are not those of a transposed convolution",
+                     .where = where,
+                     .found = "kernel_size " + list(o.kernel_size) + ", strides " +
+                              list(o.strides) + ", kernel_dilation " + list(o.kernel_dilation) +
+                              ", input_dilation " + list(o.input_dilation) +
+                              ", groups: " + std::to_string(o.feature_group_count),
+                     .wanted = "strides and kernel_dilation with one entry per dimension of the "
+                               "kernel or empty, no input_dilation, one group",
+                     .cure = "use strides to insert rows: .strides = {2, 2} doubles the size"});
   }
   ConvOptions result = o;
   result.strides = {};

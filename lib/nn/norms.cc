@@ -20,7 +20,7 @@ namespace {
 Array wide(const char* layer, const Operand& x, const Param& parameter) {
   const std::int64_t features = parameter.dim(0);
   if (x.array.rank(x.where) < 1 || x.array.dim(-1, x.where) != features) {
-    throw UserError({.what = std::string(layer) + ": the array has another number of features",
+    throw UserError({.what = std::string(layer) + ": the array has the wrong number of features",
                      .where = x.where,
                      .found = to_string(x.array.type()) + " for parameter " + parameter.path() +
                               " of " + to_string(parameter.shape()),

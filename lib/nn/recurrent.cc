@@ -45,12 +45,12 @@ void check_sequence(const Operand& operand, const std::vector<Array>& carry,
   };
   if (x.rank(operand.where) != 3) {
     fail("the array is not a batch of sequences", x, "[batch, time, inputs]",
-         "add a dimension with expand_dims, or move them with transpose");
+         "add a dimension with expand_dims, or reorder the dimensions with transpose");
   }
   const std::int64_t batch = x.dim(0);
   for (const Array& leaf : carry) {
     if (leaf.rank() > 0 && leaf.dim(0) == batch) continue;
-    fail("the carry is one of another batch", leaf, "[" + std::to_string(batch) + ", ..]",
+    fail("the carry does not match the batch", leaf, "[" + std::to_string(batch) + ", ..]",
          "begin with cell.initial_carry(x.dim(0))");
   }
   const Type wanted{DType::i32, {batch}};

@@ -19,8 +19,8 @@ ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
                      .where = where,
                      .found = "a traced " + describe(array) + " of a function that has returned",
                      .wanted = "an array of the function that is being traced, or a concrete array",
-                     .cure = "return the array from the traced function; do not keep it in a "
-                             "variable from outside"});
+                     .cure = "return the array from the traced function; do not store it in a "
+                             "variable declared outside"});
   }
   tiles_of(array, where);  // throws unless concrete and not donated
   return trace.capture(node, node->type);

@@ -66,13 +66,14 @@ const NodePtr& node_of(const Array& array, const Span& where) {
 }
 
 void fail_empty(const std::string& subject, const Span& where) {
-  throw UserError({.what = "an empty Array was used",
-                   .where = where,
-                   .found = (subject.empty() ? "" : subject + ": ") +
-                            "a default-constructed or moved-from handle",
-                   .wanted = "an array",
-                   .cure = "assign an array to it first; use std::move only on handles that are "
-                           "not needed any more"});
+  throw UserError(
+      {.what = "an empty Array was used",
+       .where = where,
+       .found =
+           (subject.empty() ? "" : subject + ": ") + "a default-constructed or moved-from handle",
+       .wanted = "an array",
+       .cure =
+           "assign an array to it first; use std::move only on handles that are no longer needed"});
 }
 
 [[noreturn]] static void report_no_values(const ArrayNode& node, const Span& where) {
@@ -82,8 +83,8 @@ void fail_empty(const std::string& subject, const Span& where) {
          .where = where,
          .found = "a traced " + to_string(node.type),
          .wanted = "a concrete array",
-         .cure = "return the array from the traced function and read it outside; use "
-                 "where() for choices, and dynamic_slice for positions, that depend on values"});
+         .cure = "return the array from the traced function and read it outside; inside it, use "
+                 "where() for choices and dynamic_slice for positions that depend on values"});
   }
   throw UserError({.what = "an abstract array has no values",
                    .where = where,
@@ -95,7 +96,7 @@ void fail_empty(const std::string& subject, const Span& where) {
 void fail_if_donated(const ArrayNode& node, const Span& where) {
   if (node.donation == nullptr) return;
   const bool is_lost = node.donation->has_failed;
-  throw UserError({.what = "this array was donated and has no values any more",
+  throw UserError({.what = "this array was donated and no longer has values",
                    .where = where,
                    .found = fmt::format("argument {} {}, donated at {}{}",
                                         node.donation->paths->at(node.donated_leaf),
@@ -115,14 +116,14 @@ void fail_if_elsewhere(const ArrayNode& node, const Span& where) {
                              node.tiles.size() == held_tiles(placement).size();
   if (has_all_tiles) return;
   throw UserError(
-      {.what = "this process does not hold the tiles of the array that this context needs",
+      {.what = "this process does not hold all the tiles of the array that this context needs",
        .where = where,
        .found = fmt::format("{} as {}, made {}", to_string(node.type),
                             to_string(to_spec(placement.mesh, placement.sharding)),
                             here.transport == nullptr
                                 ? "in a context in which processes share the devices"
                                 : "in a context in which this process computes alone"),
-       .wanted = "an array of which this process holds all tiles, in both contexts",
+       .wanted = "an array that this process holds completely in both contexts",
        .cure = "replicate it with device_put(x, P()) in the context in which it was made"});
 }
 
@@ -209,7 +210,7 @@ void Array::read(DType dtype, void* out, const std::source_location& where) cons
   const detail::Tiled tiles = detail::tiles_of(*this, where);
   const bool reads_bytes = dtype == DType::u8 && this->dtype() == DType::boolean;
   if (dtype != this->dtype() && !reads_bytes) {
-    throw UserError({.what = "to_vector: the array has another element type",
+    throw UserError({.what = "to_vector: the array has a different element type",
                      .where = where,
                      .found = detail::describe(*this),
                      .wanted = fmt::format("an array of {}", name(dtype)),

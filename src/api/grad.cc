@@ -160,11 +160,11 @@ Array inner_product(const Walk& a, const Walk& b, const char* what,
   const char* const of = is_vjp ? "result" : "argument";
   const auto fail = [&](const std::string& found, const std::string& wanted) {
     throw UserError(
-        {.what = fmt::format("{}: the {} has another structure than the {}", what, given, of),
+        {.what = fmt::format("{}: the {} and the {} have different structures", what, given, of),
          .where = Span(where),
          .found = found,
          .wanted = wanted,
-         .cure = "give one array of the same type for each leaf"});
+         .cure = "pass one array per leaf, with the type of the leaf"});
   };
   const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
   if (a.leaves().size() != b.leaves().size()) fail(count(b), count(a));

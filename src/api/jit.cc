@@ -154,12 +154,13 @@ class Tracer {
     const Numerics asked = options_.numerics.value_or(settings_.numerics);
     const bool is_exact_asked = options_.numerics == Numerics::exact;
     if (is_plugin ? is_exact_asked : asked == Numerics::device) {
-      throw UserError({.what = this->name() + ": the engine does not have these numerics",
-                       .where = where_,
-                       .found = fmt::format("numerics {} on the engine {}", tessera::name(asked),
-                                            detail::name(settings_.engine.kind)),
-                       .wanted = "exact or fast on host and reference, device on a PJRT plugin",
-                       .cure = "leave out numerics, or choose another engine with set_engine"});
+      throw UserError(
+          {.what = this->name() + ": the engine does not have these numerics",
+           .where = where_,
+           .found = fmt::format("numerics {} on the engine {}", tessera::name(asked),
+                                detail::name(settings_.engine.kind)),
+           .wanted = "exact or fast on the engines host and reference, device on a PJRT plugin",
+           .cure = "leave out numerics, or choose another engine with set_engine"});
     }
     return is_plugin ? Numerics::device : asked;
   }
@@ -189,10 +190,9 @@ class Tracer {
     throw UserError({.what = name() + ": check_finite needs all devices in one process",
                      .where = where_,
                      .found = fmt::format("{} processes", run::transport()->size()),
-                     .wanted = "one process, which has the whole arguments",
-                     .cure =
-                         "run the program without mpirun and --isolated, with the same mesh: it "
-                         "computes the same bits"});
+                     .wanted = "one process, which holds the whole arguments",
+                     .cure = "run the program without mpirun or --isolated, with the same mesh: it "
+                             "computes the same bits"});
   }
 
   /// With several processes, the run must have some for all groups of the MpmdMesh.
@@ -482,8 +482,8 @@ struct JitCore::State {
           .where = call,
           .found = fmt::format("static value {}: {} before, {} now", changed->path, changed->before,
                                changed->now),
-          .cure = "make it a Scalar, with which one program takes any value; or wrap it in Static, "
-                  "if each value is to have a program of its own"});
+          .cure = "make it a Scalar, so that one program takes any value; or wrap it in Static, if "
+                  "each value should have its own program"});
   }
 };
 

@@ -196,10 +196,9 @@ TEST(Jit, SaysWhyItWasTracedAnew) {
   f({zeros({2}), 0.5}, zeros({4}));
   EXPECT_EQ(f.why_recompiled(), "argument 1: f32[3] before, f32[4] now\n");
   f({zeros({2}), 0.25}, zeros({4}));
-  EXPECT_EQ(
-      f.why_recompiled(),
-      "static value 0/rate: 0.5 before, 0.25 now; each value has a program: make it a Scalar or "
-      "an Array if it changes from call to call\n");
+  EXPECT_EQ(f.why_recompiled(),
+            "static value 0/rate: 0.5 before, 0.25 now; each value has its own program: make it a "
+            "Scalar or an Array if it changes from call to call\n");
   const Mesh mesh = make_mesh({{"data", 2}});
   f({zeros({2}), 0.25}, device_put(zeros({4}), NamedSharding(mesh, P{"data"})));
   EXPECT_EQ(f.why_recompiled(),
@@ -212,12 +211,12 @@ TEST(Jit, NamesBothValuesOfANumber) {
   f(zeros({2}), 0.5, 3);
   f(zeros({2}), 0.25, 3);
   EXPECT_EQ(f.why_recompiled(),
-            "static value 1: 0.5 before, 0.25 now; each value has a program: make it a Scalar or "
-            "an Array if it changes from call to call\n");
+            "static value 1: 0.5 before, 0.25 now; each value has its own program: make it a "
+            "Scalar or an Array if it changes from call to call\n");
   f(zeros({2}), 0.25, -4);
   EXPECT_EQ(f.why_recompiled(),
-            "static value 2: 3 before, -4 now; each value has a program: make it a Scalar or an "
-            "Array if it changes from call to call\n");
+            "static value 2: 3 before, -4 now; each value has its own program: make it a Scalar or "
+            "an Array if it changes from call to call\n");
 }
 
 TEST(Jit, HasOneProgramForAllScalars) {

@@ -273,7 +273,7 @@ Array with_logical_constraint(Operand x, const PartitionSpec& names,
       throw UserError({.what = "with_logical_constraint: no rule decides a dimension",
                        .where = where,
                        .found = dimension_text(names, rules, decided, undecided),
-                       .wanted = "a rule for every name, as RulesFallback::raise_error asks",
+                       .wanted = "a rule for every name, as RulesFallback::raise_error requires",
                        .cure = "add a rule, or move one before the rule that takes its axes; a "
                                "rule that maps to none leaves the dimension whole"});
     }

@@ -130,8 +130,8 @@ void refuse_effects(const ir::Function& function) {
          .where = equation.span,
          .found = fmt::format("{} with a callback", ir::op_name(*equation.op)),
          .wanted = "a function without debug::print and debug::callback",
-         .cure = "compile the function with jit instead of mpmd_jit_with_loop: the bits are the "
-                 "same; or return the array, from treduce with Concat, and print it outside"});
+         .cure = "compile the function with jit instead of mpmd_jit_with_loop (the bits are the "
+                 "same), or return the array from treduce with Concat and print it outside"});
   }
 }
 

@@ -71,7 +71,7 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
   const std::string found = fmt::format("{} and an array of {}", number_text(number), name(dtype));
   if (has_fraction && !(is_integer(dtype) && number.real == std::trunc(number.real) &&
                         std::abs(number.real) < 2147483648.0)) {
-    fail(op, "a number with a fraction cannot be combined with an array that is not float", found,
+    fail(op, "a number with a fraction cannot be combined with an array of integers or bool", found,
          "a whole number", "convert the array first: astype(x, DType::f32)");
   }
   if (dtype == DType::boolean) {

@@ -69,17 +69,18 @@ void check_number_of_devices(const Mesh& mesh) {
                                                       world.num_groups, world.devices_per_group)
                                         : "";
   const std::string wanted =
-      has_groups ? fmt::format("{} devices, those of a group, or {}, those of all groups",
+      has_groups ? fmt::format("{} devices (one group) or {} devices (all groups)",
                                world.devices_per_group, world.num_groups * world.devices_per_group)
                  : fmt::format("a multiple of {} devices", world.size());
   throw UserError(
-      {.what = "the processes of this run cannot own equally many devices of the mesh",
+      {.what = "the devices of the mesh cannot be divided evenly among the processes of this run",
        .where = trace::call_span(std::source_location()),
        .found = fmt::format("{} with {} devices, and {} processes{}", to_string(mesh),
                             mesh.num_devices(), world.size(), groups),
        .wanted = wanted,
-       .cure = has_groups ? "set num_groups to the number of groups of the MpmdMesh"
-                          : "start a number of processes that divides the devices of the mesh"});
+       .cure = has_groups
+                   ? "set num_groups to the number of groups of the MpmdMesh"
+                   : "start a number of processes that divides the number of devices of the mesh"});
 }
 
 }  // namespace
@@ -136,12 +137,14 @@ HolderGroups asked_groups(const std::vector<std::int64_t>& mpmd_idxs, const Mesh
       {.what = subject + ": these groups cannot hold an array over this mesh",
        .where = where,
        .found = fmt::format("mpmd_idxs [{}] and {}", fmt::join(mpmd_idxs, ", "), to_string(mesh)),
-       .wanted = is_shared
-                     ? fmt::format("ascending numbers below {}, and the mesh of a group, of {} "
-                                   "devices",
-                                   world.num_groups, world.devices_per_group)
-                     : "ascending numbers of at least 0",
-       .cure = "use the groups of an MpmdMesh, and its group_mesh(); an empty list means all"});
+       .wanted =
+           is_shared
+               ? fmt::format(
+                     "ascending numbers below {}, and the mesh of a group, which has {} devices",
+                     world.num_groups, world.devices_per_group)
+               : "ascending numbers, 0 or more",
+       .cure =
+           "use the groups of an MpmdMesh, and its group_mesh(); an empty list means all groups"});
 }
 
 std::mutex& donation_mutex() {

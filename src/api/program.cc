@@ -593,8 +593,8 @@ void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
                    .where = where_,
                    .found = fmt::format("{} on {}", subject, to_string(mesh)),
                    .wanted = fmt::format("{}, the mesh of {}", to_string(mesh_), subject_),
-                   .cure = "move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
-                           "function within use_mesh of its mesh"});
+                   .cure = "move the array with device_put(x, NamedSharding(mesh, P{...})), or "
+                           "call the function in a use_mesh scope for the mesh of the array"});
 }
 
 }  // namespace tessera::detail

@@ -127,7 +127,7 @@ FloatBits float_bits(const char* op, DType dtype) {
   if (dtype == DType::f32) return {DType::u32, 32, 23, 1065353216.0};
   if (dtype == DType::f16) return {DType::u16, 16, 10, 15360.0};
   if (dtype == DType::bf16) return {DType::u16, 8, 7, 16256.0};
-  detail::fail(op, "the dtype is not one of floats", std::string(name(dtype)),
+  detail::fail(op, "the dtype is not a float type", std::string(name(dtype)),
                "f16, bf16, f32 or f64", "draw integers with randint, or convert with astype");
 }
 
@@ -228,7 +228,7 @@ Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape,
   return public_op(where, [&] {
     const Shape wanted = shape ? *shape : alpha.shape();
     if (alpha.dtype() != DType::f32 && alpha.dtype() != DType::f64) {
-      detail::fail("gamma", "alpha has another dtype", detail::describe(alpha), "f32 or f64",
+      detail::fail("gamma", "alpha has the wrong dtype", detail::describe(alpha), "f32 or f64",
                    "convert it: astype(alpha, DType::f32)");
     }
     detail::check_sizes("gamma", wanted);
@@ -379,10 +379,11 @@ Array choice(const Key& key, std::int64_t n, Shape shape, const ChoiceOptions& o
     detail::check_sizes("choice", shape);
     const std::int64_t count = num_elements(shape);
     if (n < 0 || count > (options.replace && n > 0 ? INT64_MAX : n)) {
-      detail::fail(
-          "choice", "there are too few numbers to choose from", fmt::format("{} of {}", count, n),
-          options.replace ? "1 or more to choose from" : "at most as many as there are",
-          options.replace ? "pass the number of choices as n" : "draw fewer, or with replacement");
+      detail::fail("choice", "there are too few numbers to choose from",
+                   fmt::format("{} of {}", count, n),
+                   options.replace ? "1 or more to choose from" : "at most as many as there are",
+                   options.replace ? "pass the number of choices as n"
+                                   : "draw fewer, or draw with replacement");
     }
     return chosen(key, n, shape, options);
   });

@@ -56,12 +56,12 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
   const std::size_t num_arguments = std::min(before.types.size(), after.types.size());
   for (std::size_t i = 0; i < num_arguments; ++i) {
     if (before.types[i] == after.types[i]) continue;
-    lines.push_back(fmt::format("argument {} has another C++ type", i));
+    lines.push_back(fmt::format("argument {} has a different C++ type", i));
   }
   const std::vector<std::string> statics = changes("static value", before.statics, after.statics);
   for (const std::string& line : statics) {
     lines.push_back(line +
-                    "; each value has a program: make it a Scalar or an Array if it changes "
+                    "; each value has its own program: make it a Scalar or an Array if it changes "
                     "from call to call");
   }
   const bool has_same_paths = std::equal(

@@ -72,7 +72,7 @@ bool operator==(const Attributes& a, const Attributes& b) {
 }
 
 void Attributes::fail(std::string_view name) {
-  throw InternalError("attribute " + std::string(name) + " has another kind than the op expects");
+  throw InternalError("attribute " + std::string(name) + " is not of the kind that the op expects");
 }
 
 const Attribute& Attributes::find(std::string_view name) const {

@@ -19,7 +19,7 @@ void verify_bodies(const Function& function, const Equation& equation, std::stri
     if (!(body->mesh == function.mesh) || body->grains != function.grains ||
         body->numerics != function.numerics) {
       broken(function, &equation, after,
-             "a nested function has another mesh, other grains or numerics");
+             "a nested function has a different mesh, number of grains or numerics");
     }
     verify(*body, after);
   }
@@ -75,7 +75,7 @@ void verify(const Function& function, std::string_view after) {
       broken(function, nullptr, after, "the sharding of a value has open dimensions");
     }
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
-      broken(function, nullptr, after, "a sharding has another rank than its value");
+      broken(function, nullptr, after, "a sharding and its value have different ranks");
     }
   }
   for (ValueId id : function.inputs) {

@@ -32,7 +32,7 @@ std::vector<Type> reduction_shape(const ShapeContext& c) {
   }
   for (const Type& operand : c.operands) {
     if (!is_half(operand.dtype) || reduction != Reduction::sum) continue;
-    c.fail("partial sums of f16 and bf16 are f32", "a sum of f32 that is rounded once",
+    c.fail("partial sums of f16 and bf16 must be f32", "a sum of f32 that is rounded once",
            "convert the operand to f32 before the sum and convert the result back");
   }
   return c.operands;

@@ -86,7 +86,8 @@ std::int64_t dim_of(const ShapeContext& c, std::string_view attribute, std::int6
                std::to_string(rank),
            rank == 0 ? "an array with at least one dimension"
                      : "a dimension from 0 to " + std::to_string(rank - 1),
-           "name an existing dimension; -1 counts from the end in the public functions");
+           "name an existing dimension; only the public functions accept -1, which counts from the "
+           "end");
   }
   return dim;
 }

@@ -21,8 +21,8 @@ TEST(ArrayErrors, EmptyArray) {
             "  where:  <this line>\n"
             "  found:  a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; use std::move only on handles that are not "
-            "needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are no "
+            "longer needed");
 }
 
 TEST(ArrayErrors, ItemOfSeveral) {
@@ -43,15 +43,16 @@ TEST(ArrayErrors, ValueOfATracedArray) {
     return x.item<float>() > 0 ? x : -x;
   });
   const Caught error = caught([&] { f(scalar(1.0F)); });
-  EXPECT_EQ(error.text,
-            "the values of a traced array are not known\n"
-            "  where:  " +
-                line +
-                "\n"
-                "  found:  a traced f32[]\n"
-                "  wanted: a concrete array\n"
-                "  cure:   return the array from the traced function and read it outside; use "
-                "where() for choices, and dynamic_slice for positions, that depend on values");
+  EXPECT_EQ(
+      error.text,
+      "the values of a traced array are not known\n"
+      "  where:  " +
+          line +
+          "\n"
+          "  found:  a traced f32[]\n"
+          "  wanted: a concrete array\n"
+          "  cure:   return the array from the traced function and read it outside; inside it, use "
+          "where() for choices and dynamic_slice for positions that depend on values");
 }
 
 TEST(ArrayErrors, ValueOfAnAbstractArray) {
@@ -78,8 +79,8 @@ TEST(ArrayErrors, TracedArrayAfterItsFunction) {
             "  where:  <this line>\n"
             "  found:  a traced f32[2] of a function that has returned\n"
             "  wanted: an array of the function that is being traced, or a concrete array\n"
-            "  cure:   return the array from the traced function; do not keep it in a variable "
-            "from outside");
+            "  cure:   return the array from the traced function; do not store it in a variable "
+            "declared outside");
 }
 
 TEST(ArrayErrors, TracedArrayInALaterFunction) {
@@ -102,8 +103,8 @@ TEST(ArrayErrors, TracedArrayInALaterFunction) {
                 "\n"
                 "  found:  a traced f32[5] of a function that has returned\n"
                 "  wanted: an array of the function that is being traced, or a concrete array\n"
-                "  cure:   return the array from the traced function; do not keep it in a variable "
-                "from outside");
+                "  cure:   return the array from the traced function; do not store it in a "
+                "variable declared outside");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ TEST(AttentionErrors, OfIntegers) {
   const Array x = zeros({2, 4, 2, 8}, DType::i32);
   const Caught error = caught([&] { attention(x, x, x); });
   EXPECT_EQ(error.text,
-            "attention: q, k and v are not floats of one dtype\n"
+            "attention: q, k and v are not floats of the same dtype\n"
             "  where:  <this line>\n"
             "  found:  i32[2,4,2,8], i32[2,4,2,8], i32[2,4,2,8]\n"
             "  wanted: q, k and v in f32, or all in bf16\n"
@@ -25,7 +25,7 @@ TEST(AttentionErrors, WithoutHeads) {
   const Caught error = caught([&] { attention(x, x, x); });
   EXPECT_EQ(
       error.text,
-      "attention: q, k and v do not have one rank of at least 3\n"
+      "attention: q, k and v do not have the same rank of at least 3\n"
       "  where:  <this line>\n"
       "  found:  f32[4,8], f32[4,8], f32[4,8]\n"
       "  wanted: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E], where K divides H\n"
@@ -90,7 +90,7 @@ TEST(AttentionErrors, RateOfOne) {
             "  where:  <this line>\n"
             "  found:  f32[4,1,8], f32[4,1,8], f32[4,1,8], u32[2]\n"
             "  wanted: 0 <= drop_rate < 1\n"
-            "  cure:   give the probability that a probability is dropped, for example 0.1");
+            "  cure:   give the probability that an attention weight is dropped, for example 0.1");
 }
 
 TEST(AttentionErrors, KeysOfAnotherBatch) {

@@ -23,8 +23,8 @@ TEST(BatchErrors, BatchesOfDifferentSizes) {
                 "  found:  argument 0: f32[2,3] has 2 along axis 0; argument 1: f32[4,3] has 4 "
                 "along axis 0\n"
                 "  wanted: the same size along all mapped axes\n"
-                "  cure:   if all elements share argument 1, write none for it in in_axes; else "
-                "pass batches of one size, or name the axis of the batch");
+                "  cure:   if all elements share argument 1, write none for it in in_axes; "
+                "otherwise pass batches of one size, or name the axis of the batch");
 }
 
 TEST(BatchErrors, ScalarHasNoBatch) {

@@ -125,7 +125,7 @@ TEST(CheckpointErrors, PlaceOfSomethingElse) {
             "  found:  " +
                 folder +
                 ", which is not a checkpoint\n"
-                "  wanted: a new path, or that of a checkpoint to replace\n"
+                "  wanted: a new path, or the path of a checkpoint to replace\n"
                 "  cure:   choose another path");
 }
 
@@ -139,7 +139,7 @@ TEST(CheckpointErrors, NameOfAnotherStep) {
             "  found:  " +
                 path +
                 " with step 3\n"
-                "  wanted: step_00000003, or a name that is not that of a step\n"
+                "  wanted: step_00000003, or a name that is not the name of a step\n"
                 "  cure:   name the folder after the step that it holds");
   fs::rename(folder + "/run", path);
   const Caught restoring = caught([&] { checkpoint::restore(path, target()); });
@@ -148,7 +148,7 @@ TEST(CheckpointErrors, NameOfAnotherStep) {
             "  found:  " +
                 path +
                 " with step 0\n"
-                "  wanted: step_00000000, or a name that is not that of a step\n"
+                "  wanted: step_00000000, or a name that is not the name of a step\n"
                 "  cure:   name the folder after the step that it holds");
 }
 
@@ -250,7 +250,7 @@ TEST(CheckpointErrors, TensorOfADtypeThatArraysLack) {
       << "abcdefgh";
   const Caught error = caught([&] { checkpoint::read_safetensors(file, {.names = {"x"}}); });
   EXPECT_EQ(error.text,
-            "read_safetensors: arrays do not have the dtype of this tensor\n"
+            "read_safetensors: the dtype of this tensor is not supported\n"
             "  where:  <this line>\n"
             "  found:  x C64[1]\n"
             "  wanted: one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64\n"

@@ -162,7 +162,7 @@ TEST(LoopErrors, JoinThatKeepsOneElement) {
   EXPECT_EQ(caught([&] {
               associative_scan(last, ones({4, 3}));
             }).text,
-            "associative_scan: the function does not return what it is given\n"
+            "associative_scan: the function does not return the type of its arguments\n"
             "  where:  <this line>\n"
             "  found:  leaf 0: f32[1,3]\n"
             "  wanted: f32[2,3]\n"
@@ -177,7 +177,7 @@ TEST(LoopErrors, JoinedLeavesOfDifferentSizes) {
             "associative_scan: the leaves have different sizes along the axis\n"
             "  where:  <this line>\n"
             "  found:  f32[4,3] and f32[5]\n"
-            "  wanted: one size along the axis\n"
+            "  wanted: the same size along the axis\n"
             "  cure:   broadcast or slice one of them first");
 }
 

@@ -185,7 +185,7 @@ TEST(StreamErrors, NoEpochs) {
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: at least 1, or data::endless\n"
-            "  cure:   write data::repeat() for a stream without end");
+            "  cure:   write data::repeat() for an endless stream");
 }
 
 TEST(StreamErrors, NoSuchShard) {
@@ -247,7 +247,7 @@ TEST(StreamErrors, RecordWithoutItsElements) {
   data::Batches batches =
       data::sequences(data::Tokens({0, 1, 2, 3}, 2)) | data::map(shorten) | data::batch(2);
   EXPECT_EQ(caught([&] { batches.next(); }).text,
-            "batch: a field of a record does not have the elements of its shape\n"
+            "batch: a field of a record has the wrong number of elements for its shape\n"
             "  found:  i32[3] with 2 elements at position 0 of the stream\n"
             "  wanted: as many elements as the sizes of the shape multiply to\n"
             "  cure:   set shape and values together in the source or in data::map");
@@ -274,15 +274,15 @@ TEST(StreamErrors, SourceWithoutASize) {
     }
   };
   EXPECT_EQ(caught([&] { data::Dataset(std::make_shared<Endless>()); }).text,
-            "Dataset: the source has no number of records\n"
+            "Dataset: the source has no valid number of records\n"
             "  found:  -1\n"
             "  wanted: a source whose size() is 0 or more\n"
-            "  cure:   a stream without end repeats a source: dataset | data::repeat()");
+            "  cure:   for an endless stream, repeat a source: dataset | data::repeat()");
   EXPECT_EQ(caught([&] { data::Dataset(std::shared_ptr<Endless>()); }).text,
-            "Dataset: the source has no number of records\n"
+            "Dataset: the source has no valid number of records\n"
             "  found:  no source\n"
             "  wanted: a source whose size() is 0 or more\n"
-            "  cure:   a stream without end repeats a source: dataset | data::repeat()");
+            "  cure:   for an endless stream, repeat a source: dataset | data::repeat()");
 }
 
 TEST(StreamErrors, SeekInAnotherStream) {
@@ -346,7 +346,7 @@ TEST(ImageErrors, FlipOfNumbers) {
             "random_horizontal_flip: the field is not an image\n"
             "  found:  numbers [2]\n"
             "  wanted: u8[height,width,channels]\n"
-            "  cure:   change images while they are u8, and normalise them last");
+            "  cure:   transform images while they are u8, and normalise them last");
 }
 
 TEST(ImageErrors, CropOfMoreThanTheImage) {
@@ -394,8 +394,8 @@ TEST(TokenErrors, TextThatIsNotUtf8) {
   const Caught error = caught([&] { small_tokenizer().encode("ab\xc3"); });
   EXPECT_EQ(error.text,
             "BytePairTokenizer: the text is not UTF-8\n"
-            "  found:  other bytes at position 2\n"
-            "  wanted: a text in UTF-8\n"
+            "  found:  invalid bytes at position 2\n"
+            "  wanted: text in UTF-8\n"
             "  cure:   convert it, for example with iconv -t UTF-8");
 }
 
@@ -425,7 +425,7 @@ TEST(TokenErrors, MergeOfUnknownTokens) {
   const Caught error =
       caught([&] { data::BytePairTokenizer(folder + "small_vocab.json", merges); });
   EXPECT_EQ(error.text,
-            "BytePairTokenizer: the file is damaged, or of another tokenizer\n"
+            "BytePairTokenizer: the file is damaged or belongs to another tokenizer\n"
             "  found:  " +
                 merges +
                 ": line 2: the vocabulary does not have one of the tokens\n"

@@ -13,30 +13,30 @@ TEST(DebugErrors, BraceThatStandsForNoArray) {
   const Array x = ones({2});
   const std::string text = caught([&] { debug::print("x = {0}", x); }).text;
   EXPECT_EQ(text,
-            "debug: the format string has a brace that stands for no array\n"
+            "debug: the format string has a brace that is not part of a placeholder\n"
             "  where:  <this line>\n"
             "  found:  \"x = {0}\"\n"
             "  wanted: {} for an array, or {:.3f} with the format of its elements\n"
-            "  cure:   write {{ and }} for braces");
+            "  cure:   write {{ and }} for literal braces");
 }
 
 TEST(DebugErrors, AnotherNumberOfArrays) {
   const std::string text = caught([&] { debug::print("{} and {}", ones({2})); }).text;
   EXPECT_EQ(text,
-            "debug: the format string is for another number of arrays\n"
+            "debug: the format string does not have one placeholder per array\n"
             "  where:  <this line>\n"
             "  found:  \"{} and {}\"\n"
-            "  wanted: 1 braces, one for each array\n"
+            "  wanted: 1 placeholders, one for each array\n"
             "  cure:   write one {} for each array");
 }
 
 TEST(DebugErrors, FormatOfAnotherType) {
   const std::string text = caught([&] { debug::print("{:d}", ones({2})); }).text;
   EXPECT_EQ(text,
-            "debug: {:d} is no format for f32\n"
+            "debug: {:d} is not a valid format for f32\n"
             "  where:  <this line>\n"
             "  found:  \"{:d}\"\n"
-            "  wanted: a format that std::format takes for such a number\n"
+            "  wanted: a format that std::format accepts for such a number\n"
             "  cure:   write {} for the shortest form");
 }
 
@@ -47,8 +47,8 @@ TEST(DebugErrors, CheckThatDoesNotHold) {
             "x = [1.0, -2.0]\n"
             "  where:  <this line>\n"
             "  found:  1 of 2 elements of the condition are false\n"
-            "  wanted: a condition that holds, as debug::check asks for\n"
-            "  cure:   look at what it is computed from with debug::print");
+            "  wanted: a condition that is true for all elements, as debug::check requires\n"
+            "  cure:   use debug::print to look at the values that the condition depends on");
 }
 
 TEST(DebugErrors, CheckOfNumbers) {
@@ -69,11 +69,11 @@ TEST(DebugErrors, CallbackThatGivesBackOtherArrays) {
   const Array x = ones({2});
   const std::string text = caught([&] { pure_callback(twice, {{DType::f32, {3}}}, {x}); }).text;
   EXPECT_EQ(text,
-            "pure_callback: the function gives back other arrays than it should\n"
+            "pure_callback: the function does not return arrays of the declared types\n"
             "  where:  <this line>\n"
             "  found:  f32[2], f32[2]\n"
             "  wanted: f32[3]\n"
-            "  cure:   state the types of what the function gives back");
+            "  cure:   declare the types that the function returns");
 }
 
 TEST(DebugErrors, CallbackThatCannotBeRepeated) {
@@ -101,8 +101,8 @@ TEST(DebugErrors, CallbackInAPipeline) {
   EXPECT_EQ(text.substr(text.find("  found:")),
             "  found:  scan with a callback\n"
             "  wanted: a function without debug::print and debug::callback\n"
-            "  cure:   compile the function with jit instead of mpmd_jit_with_loop: the bits are "
-            "the same; or return the array, from treduce with Concat, and print it outside");
+            "  cure:   compile the function with jit instead of mpmd_jit_with_loop (the bits are "
+            "the same), or return the array from treduce with Concat and print it outside");
 }
 
 TEST(FunctionErrors, CtcLossOfOtherTypes) {
@@ -114,15 +114,15 @@ TEST(FunctionErrors, CtcLossOfOtherTypes) {
   const std::string cure =
       "  cure:   pass logits [B,T,C], lengths i32 [B], labels i32 [B,N], lengths i32 [B]";
   EXPECT_EQ(text(ones({2, 4}), lengths, 0),
-            "ctc_loss: the logits have another type\n  where:  <this line>\n"
+            "ctc_loss: the logits have the wrong type\n  where:  <this line>\n"
             "  found:  f32[2,4]\n  wanted: floats [B,T,C]\n" +
                 cure);
   EXPECT_EQ(text(ones({2, 4, 5}), ones({2}), 0),
-            "ctc_loss: the lengths of the labels have another type\n  where:  <this line>\n"
+            "ctc_loss: the lengths of the labels have the wrong type\n  where:  <this line>\n"
             "  found:  f32[2]\n  wanted: i32[2]\n" +
                 cure);
   EXPECT_EQ(text(ones({2, 4, 5}), lengths, 5),
-            "ctc_loss: there is no such class for the blank\n  where:  <this line>\n"
+            "ctc_loss: the blank is not one of the classes\n  where:  <this line>\n"
             "  found:  5\n  wanted: a class from 0 to 4\n"
             "  cure:   pass the number of the class that stands between labels");
 }
@@ -131,18 +131,18 @@ TEST(FunctionErrors, ResizeToAnotherRank) {
   const Array x = ones({2, 4});
   const std::string text = caught([&] { resize(x, {8}); }).text;
   EXPECT_EQ(text,
-            "resize: the shape has another rank than the array\n"
+            "resize: the shape and the array have different ranks\n"
             "  where:  <this line>\n"
             "  found:  f32[2,4]\n"
             "  wanted: 2 sizes, found [8]\n"
-            "  cure:   write a size for each dimension, also for those that stay");
+            "  cure:   give a size for every dimension, including those that do not change");
 }
 
 TEST(FunctionErrors, ResizeOfNothing) {
   const Array x = ones({2, 0});
   const std::string text = caught([&] { resize(x, {2, 3}); }).text;
   EXPECT_EQ(text,
-            "resize: there are no elements to take, or the size is negative\n"
+            "resize: the dimension to resize is empty, or its new size is negative\n"
             "  where:  <this line>\n"
             "  found:  f32[2,0]\n"
             "  wanted: a size of 0 or more for dimension 1, found 3\n"
@@ -153,7 +153,7 @@ TEST(FunctionErrors, ResizeOfIntegersByWeights) {
   const Array x = ones({2, 4}, DType::u8);
   const std::string text = caught([&] { resize(x, {2, 3}); }).text;
   EXPECT_EQ(text,
-            "resize: sums of neighbours are for floats\n"
+            "resize: this method needs an array of floats\n"
             "  where:  <this line>\n"
             "  found:  u8[2,4]\n"
             "  wanted: floats\n"
@@ -168,14 +168,15 @@ TEST(FunctionErrors, UniqueOfANegativeSize) {
             "  where:  <this line>\n"
             "  found:  -1 of f32[2,4]\n"
             "  wanted: a size of 0 or more\n"
-            "  cure:   pass how many distinct elements there are at most, and what to fill with");
+            "  cure:   pass the maximum number of distinct elements, and a fill value if the array "
+            "is empty");
 }
 
 TEST(FunctionErrors, GammaOfIntegers) {
   const Array alpha = ones({2}, DType::i32);
   const std::string text = caught([&] { random::gamma(Key(0), alpha); }).text;
   EXPECT_EQ(text,
-            "gamma: alpha has another dtype\n"
+            "gamma: alpha has the wrong dtype\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: f32 or f64\n"
@@ -185,7 +186,7 @@ TEST(FunctionErrors, GammaOfIntegers) {
 TEST(FunctionErrors, UniformIntegers) {
   const std::string text = caught([&] { random::uniform(Key(0), {2}, DType::i32); }).text;
   EXPECT_EQ(text,
-            "uniform: the dtype is not one of floats\n"
+            "uniform: the dtype is not a float type\n"
             "  where:  <this line>\n"
             "  found:  i32\n"
             "  wanted: f16, bf16, f32 or f64\n"

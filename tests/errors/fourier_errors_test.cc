@@ -14,7 +14,7 @@ fft::Complex complex_ones(const Shape& shape) { return {.real = ones(shape), .im
 TEST(FourierErrors, NumbersOfIntegers) {
   const Caught error = caught([&] { fft::rfft(ones({4}, DType::i32)); });
   EXPECT_EQ(error.text,
-            "rfft: numbers of this dtype are not transformed\n"
+            "rfft: this dtype is not supported\n"
             "  where:  <this line>\n"
             "  found:  i32[4]\n"
             "  wanted: f32 or f64\n"
@@ -25,10 +25,10 @@ TEST(FourierErrors, PartsOfDifferentShapes) {
   const fft::Complex x{.real = ones({4}), .imag = ones({3})};
   const Caught error = caught([&] { fft::fft(x); });
   EXPECT_EQ(error.text,
-            "fft: the parts of the complex numbers differ\n"
+            "fft: the real and imaginary parts do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[4] and f32[3]\n"
-            "  wanted: real and imaginary parts of one shape and dtype\n"
+            "  wanted: real and imaginary parts of the same shape and dtype\n"
             "  cure:   broadcast the parts, or convert one of them");
 }
 
@@ -56,7 +56,7 @@ TEST(FourierErrors, LengthsForOtherAxes) {
   const fft::OptionsN options{.axes = {0, 1}, .lengths = {4}};
   const Caught error = caught([&] { fft::fftn(complex_ones({4, 3}), options); });
   EXPECT_EQ(error.text,
-            "fftn: axes and lengths do not go together\n"
+            "fftn: the axes and lengths do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[4,3], 2 axes and 1 lengths\n"
             "  wanted: at least one axis, and a length for each or none\n"
@@ -76,11 +76,11 @@ TEST(FourierErrors, AnAxisTwice) {
 TEST(FourierErrors, FrequenciesOfNoSamples) {
   const Caught error = caught([&] { fft::fftfreq(0); });
   EXPECT_EQ(error.text,
-            "fftfreq: there are no such frequencies\n"
+            "fftfreq: the arguments are not valid\n"
             "  where:  <this line>\n"
             "  found:  0 samples at a spacing of 1.000000, f32\n"
-            "  wanted: at least one sample, a spacing that is not 0, and a dtype of floats\n"
-            "  cure:   pass the length of the transform and the distance of two samples");
+            "  wanted: at least one sample, a finite spacing other than 0, and a float dtype\n"
+            "  cure:   pass the length of the transform and the distance between two samples");
 }
 
 std::string error_of(const std::string& inputs, const std::string& result,

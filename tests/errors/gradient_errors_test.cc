@@ -104,8 +104,8 @@ TEST(GradientErrors, LossOfAnotherFunction) {
             "  where:  <this line>\n"
             "  found:  a traced f32[] of a function that has returned\n"
             "  wanted: an array of the function that is being traced, or a concrete array\n"
-            "  cure:   return the array from the traced function; do not keep it in a variable "
-            "from outside");
+            "  cure:   return the array from the traced function; do not store it in a variable "
+            "declared outside");
 }
 
 TEST(GradientErrors, EmptyLoss) {
@@ -116,8 +116,8 @@ TEST(GradientErrors, EmptyLoss) {
             "  where:  <this line>\n"
             "  found:  the loss: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; use std::move only on handles that are not "
-            "needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are no "
+            "longer needed");
 }
 
 TEST(CustomVjpErrors, BackwardOfAnotherType) {
@@ -189,11 +189,11 @@ TEST(GradientErrors, CotangentOfAnotherType) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { vjp([](Array v) { return sum(v, 0); }, ones({2}))(x); });
   EXPECT_EQ(error.text,
-            "vjp: the cotangent has another structure than the result\n"
+            "vjp: the cotangent and the result have different structures\n"
             "  where:  <this line>\n"
             "  found:  f32[2]\n"
             "  wanted: f32[3]\n"
-            "  cure:   give one array of the same type for each leaf");
+            "  cure:   pass one array per leaf, with the type of the leaf");
 }
 
 TEST(GradientErrors, TangentOfOneArgumentOfTwo) {
@@ -201,11 +201,11 @@ TEST(GradientErrors, TangentOfOneArgumentOfTwo) {
   const auto f = [](Array v, Array w) { return v * w; };
   const Caught error = caught([&] { jvp<0, 1>(f, x)(x, x); });
   EXPECT_EQ(error.text,
-            "jvp: the tangent has another structure than the argument\n"
+            "jvp: the tangent and the argument have different structures\n"
             "  where:  <this line>\n"
             "  found:  leaves: 1\n"
             "  wanted: leaves: 2\n"
-            "  cure:   give one array of the same type for each leaf");
+            "  cure:   pass one array per leaf, with the type of the leaf");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(IndexErrors, ScatterAddUpdates) {
             "scatter_add: the updates have the wrong shape\n"
             "  where:  <this line>\n"
             "  found:  f32[2,2]\n"
-            "  wanted: f32[2,3]: the shape of the indices, then that of a row\n"
+            "  wanted: f32[2,3]: the shape of the indices, followed by the shape of a row\n"
             "  cure:   reshape the updates");
 }
 
@@ -74,7 +74,7 @@ TEST(IndexErrors, PartIsLargerThanTheArray) {
             "dynamic_slice: sizes [3,3] does not fit in an array of shape [2,3]\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], i32[], i32[]\n"
-            "  wanted: one size per dimension, from 0 to that of the array\n"
+            "  wanted: one size per dimension, each from 0 to the size of the array\n"
             "  cure:   ask for a smaller part");
 }
 
@@ -121,7 +121,7 @@ TEST(IndexErrors, UpdateIsTooLarge) {
             "dynamic_update_slice: the update [4,3] does not fit in an array of shape [2,3]\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], f32[4,3], i32[], i32[]\n"
-            "  wanted: one size per dimension, from 0 to that of the array\n"
+            "  wanted: one size per dimension, each from 0 to the size of the array\n"
             "  cure:   ask for a smaller part");
 }
 
@@ -202,14 +202,13 @@ TEST(IndexErrors, CheckedIndexOutOfRange) {
   const nn::Embed embed(nn::Scope(Key(0)) / "tok_emb", 8, 4);
   const Array ids = array({0, 7, 8, -1}, {2, 2});
   const Caught error = caught([&] { embed(ids); });
-  EXPECT_EQ(
-      error.text,
-      "take: an index is out of range\n"
-      "  where:  <this line>\n"
-      "  found:  8 at position [1,0] of i32[2,2], and 1 more\n"
-      "  wanted: from 0 to 7: axis 0 of f32[8,4] (parameter tok_emb/embedding)\n"
-      "  cure:   correct the index; if it is meant, it reads NaN, the lowest integer or false "
-      "after set_index_checks(false)");
+  EXPECT_EQ(error.text,
+            "take: an index is out of range\n"
+            "  where:  <this line>\n"
+            "  found:  8 at position [1,0] of i32[2,2], and 1 more\n"
+            "  wanted: from 0 to 7: axis 0 of f32[8,4] (parameter tok_emb/embedding)\n"
+            "  cure:   correct the index, or call set_index_checks(false) to allow it: it then "
+            "reads NaN, the lowest integer or false");
 }
 
 }  // namespace

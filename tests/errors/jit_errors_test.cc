@@ -35,7 +35,7 @@ TEST(DonationErrors, DonatedArrayIsUsedAgain) {
   update(state);
   const Caught error = caught([&] { state.kernel + 1; });
   EXPECT_EQ(error.text,
-            "this array was donated and has no values any more\n"
+            "this array was donated and no longer has values\n"
             "  where:  <this line>\n"
             "  found:  argument 0/kernel f32[4], donated at " +
                 call +
@@ -52,7 +52,7 @@ TEST(DonationErrors, DonatedArrayIsPassedAgain) {
   update(state);
   const Caught error = caught([&] { update(state); });
   EXPECT_EQ(error.text,
-            "this array was donated and has no values any more\n"
+            "this array was donated and no longer has values\n"
             "  where:  <this line>\n"
             "  found:  argument 0/step i32[], donated at " +
                 call +
@@ -159,7 +159,7 @@ TEST(JitErrors, NumericsOfAnotherEngine) {
             "jit(twice): the engine does not have these numerics\n"
             "  where:  <this line>\n"
             "  found:  numerics device on the engine host\n"
-            "  wanted: exact or fast on host and reference, device on a PJRT plugin\n"
+            "  wanted: exact or fast on the engines host and reference, device on a PJRT plugin\n"
             "  cure:   leave out numerics, or choose another engine with set_engine");
 }
 
@@ -196,8 +196,8 @@ TEST(JitErrors, EmptyArgument) {
             "  where:  <this line>\n"
             "  found:  argument 0: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; use std::move only on handles that are not "
-            "needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are no "
+            "longer needed");
 }
 
 TEST(JitErrors, EmptyResult) {
@@ -208,8 +208,8 @@ TEST(JitErrors, EmptyResult) {
             "  where:  <this line>\n"
             "  found:  the result: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; use std::move only on handles that are not "
-            "needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are no "
+            "longer needed");
 }
 
 TEST(JitErrors, MistakeInsideOfTheFunction) {
@@ -293,8 +293,8 @@ TEST(JitErrors, MoreTracesThanAllowed) {
   EXPECT_EQ(error.text,
             "jit(step): the function would be traced more often than max_traces allows\n"
             "  where:  <this line>\n"
-            "  found:  static value 1: 0.5 before, 0.25 now; each value has a program: make it a "
-            "Scalar or an Array if it changes from call to call\n"
+            "  found:  static value 1: 0.5 before, 0.25 now; each value has its own program: make "
+            "it a Scalar or an Array if it changes from call to call\n"
             "  wanted: at most 1\n"
             "  cure:   pass arguments of the same kind in each call, or raise max_traces");
 }

@@ -255,7 +255,7 @@ TEST(LayerErrors, InputOfAnotherWidth) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { norm(x); });
   EXPECT_EQ(error.text,
-            "LayerNorm: the array has another number of features\n"
+            "LayerNorm: the array has the wrong number of features\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] for parameter norm/scale of [4]\n"
             "  wanted: [.., 4]\n"
@@ -350,7 +350,7 @@ TEST(LayerErrors, BufferOfAnotherType) {
   nn::Buffer count = nn::Scope(Key(0)).buffer("count", zeros({}, DType::i32));
   const Caught error = caught([&] { count = ones({}); });
   EXPECT_EQ(error.text,
-            "Buffer: the new value has another type\n"
+            "Buffer: the new value has a different type\n"
             "  where:  <this line>\n"
             "  found:  f32[] for buffer count\n"
             "  wanted: i32[]\n"
@@ -377,9 +377,9 @@ TEST(LayerErrors, TransposedConvolutionOfGroups) {
             "  where:  <this line>\n"
             "  found:  kernel_size [3,3], strides [2], kernel_dilation [], input_dilation [], "
             "groups: 2\n"
-            "  wanted: a stride and a dilation per dimension of the kernel or none, no "
-            "input_dilation, one group\n"
-            "  cure:   the strides insert rows: .strides = {2, 2} doubles the size");
+            "  wanted: strides and kernel_dilation with one entry per dimension of the kernel or "
+            "empty, no input_dilation, one group\n"
+            "  cure:   use strides to insert rows: .strides = {2, 2} doubles the size");
 }
 
 TEST(OptimizerErrors, AverageOfAnotherModel) {
@@ -434,13 +434,13 @@ TEST(LayerErrors, FeaturesOfAnotherNorm) {
   const nn::LayerNorm norm(nn::Scope(Key(0)) / "LayerNorm_0", 8);
   const Array x = ones({4, 1});  // broadcasting would accept it
   EXPECT_EQ(caught([&] { norm(x); }).text,
-            "LayerNorm: the array has another number of features\n"
+            "LayerNorm: the array has the wrong number of features\n"
             "  where:  <this line>\n"
             "  found:  f32[4,1] for parameter LayerNorm_0/scale of [8]\n"
             "  wanted: [.., 8]\n"
             "  cure:   construct the layer with the size of the last dimension");
   const nn::Scope scope(Key(0));
-  const std::string what = ": the array has another number of features\n";
+  const std::string what = ": the array has the wrong number of features\n";
   const auto begins = [&](const std::string& text, const char* layer) {
     EXPECT_EQ(text.substr(0, what.size() + std::string(layer).size()), layer + what);
   };
@@ -469,14 +469,14 @@ TEST(LayerErrors, SequencesOfNoBatch) {
             "  where:  <this line>\n"
             "  found:  f32[4,6]\n"
             "  wanted: [batch, time, inputs]\n"
-            "  cure:   add a dimension with expand_dims, or move them with transpose");
+            "  cure:   add a dimension with expand_dims, or reorder the dimensions with transpose");
 }
 
 TEST(LayerErrors, CarryOfAnotherBatch) {
   const nn::LSTMCell cell(nn::Scope(Key(0)), 6, 3);
   const Array x = ones({4, 2, 6});
   EXPECT_EQ(caught([&] { nn::rnn(cell, cell.initial_carry(3), x); }).text,
-            "rnn: the carry is one of another batch\n"
+            "rnn: the carry does not match the batch\n"
             "  where:  <this line>\n"
             "  found:  f32[3,3]\n"
             "  wanted: [4, ..]\n"
@@ -500,7 +500,7 @@ TEST(LayerErrors, CacheOfALayerThatSeesAll) {
   nn::AttentionCache cache(1, 3, options);
   const Caught error = caught([&] { layer(ones({1, 1, 4}), cache); });
   EXPECT_EQ(error.text,
-            "MultiHeadAttention: a cache needs positions that see earlier ones only\n"
+            "MultiHeadAttention: a cache requires causal attention\n"
             "  where:  <this line>\n"
             "  found:  is_causal = false\n"
             "  wanted: a causal layer\n"
@@ -514,7 +514,7 @@ TEST(LayerErrors, CacheThatIsTooSmall) {
   const Caught error = caught([&] { layer(ones({1, 4, 4}), cache); });
   EXPECT_EQ(
       error.text,
-      "MultiHeadAttention: the cache does not fit the layer and its input\n"
+      "MultiHeadAttention: the cache does not match the layer and its input\n"
       "  where:  <this line>\n"
       "  found:  a cache of f32[1,3,2,2] for keys f32[1,4,2,2]\n"
       "  wanted: the batch, heads and dtype of the layer, and at least 4 positions\n"

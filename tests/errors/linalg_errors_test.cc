@@ -23,7 +23,7 @@ TEST(LinalgErrors, AVectorIsNoMatrix) {
 TEST(LinalgErrors, MatricesOfIntegers) {
   const Caught error = caught([&] { linalg::qr(ones({4, 4}, DType::i32)); });
   EXPECT_EQ(error.text,
-            "qr: matrices of this dtype are not factored\n"
+            "qr: matrices of this dtype are not supported\n"
             "  where:  <this line>\n"
             "  found:  i32[4,4]\n"
             "  wanted: f32 or f64\n"
@@ -105,10 +105,10 @@ TEST(LinalgErrors, EquationWithAVectorOnTheRight) {
 
 TEST(LinalgErrors, MoreReflectionsThanColumns) {
   EXPECT_EQ(error_of("%0: f32[4,3], %1: f32[4]", "%9: f32[4,3]", "householder_product %0, %1"),
-            "parse: line 2: householder_product: reflections and factors do not go together\n"
+            "parse: line 2: householder_product: the reflections and factors do not match\n"
             "  found:  f32[4,3], f32[4] in '%9: f32[4,3] = householder_product %0, %1'\n"
             "  wanted: [.., rows, cols] and [.., count], where count <= cols <= rows\n"
-            "  cure:   pass what geqrf returned, with columns added or cut to the wanted ones");
+            "  cure:   pass the results of geqrf, with columns added or removed if needed");
 }
 
 }  // namespace

@@ -238,7 +238,7 @@ TEST(LogicalErrors, NoRuleForAName) {
             "with_logical_constraint: no rule decides a dimension\n"
             "  where:  <this line>\n"
             "  found:  'seq' -> None: no rule has this name\n"
-            "  wanted: a rule for every name, as RulesFallback::raise_error asks\n"
+            "  wanted: a rule for every name, as RulesFallback::raise_error requires\n"
             "  cure:   add a rule, or move one before the rule that takes its axes; a rule that "
             "maps to none leaves the dimension whole");
 }
@@ -255,7 +255,7 @@ TEST(LogicalErrors, RuleThatCouldNotFire) {
       "  where:  <this line>\n"
       "  found:  'hidden' -> None: rule 1 ('hidden', 'model') did not: 'model' already splits "
       "'heads'; rule 2 ('hidden', ('data', 'model')) did not: 'model' already splits 'heads'\n"
-      "  wanted: a rule for every name, as RulesFallback::raise_error asks\n"
+      "  wanted: a rule for every name, as RulesFallback::raise_error requires\n"
       "  cure:   add a rule, or move one before the rule that takes its axes; a rule that maps to "
       "none leaves the dimension whole");
 }

@@ -30,7 +30,7 @@ TEST(MemoryErrors, TensorOnAnotherDevice) {
   DLManagedTensorVersioned tensor{.device_type = 2, .device_id = 3};
   const Caught error = caught([&] { from_dlpack(&tensor); });
   EXPECT_EQ(error.text,
-            "from_dlpack: the tensor is not in the memory of the host\n"
+            "from_dlpack: the tensor is not in host memory\n"
             "  where:  <this line>\n"
             "  found:  device type 2, number 3\n"
             "  wanted: the CPU, device type 1\n"
@@ -41,10 +41,10 @@ TEST(MemoryErrors, TensorOfComplexNumbers) {
   DLManagedTensorVersioned tensor{.code = 5, .bits = 64};
   const Caught error = caught([&] { from_dlpack(&tensor); });
   EXPECT_EQ(error.text,
-            "from_dlpack: arrays have no elements of this type\n"
+            "from_dlpack: the element type is not supported\n"
             "  where:  <this line>\n"
             "  found:  complex64\n"
-            "  wanted: bool8, bfloat16, float of 16, 32 or 64 bits, int or uint of 8 to 64\n"
+            "  wanted: bool8, bfloat16, float of 16, 32 or 64 bits, int or uint of 8 to 64 bits\n"
             "  cure:   convert the tensor first, for example with tensor.float()");
 }
 
@@ -52,7 +52,7 @@ TEST(MemoryErrors, TensorOfALaterVersion) {
   DLManagedTensorVersioned tensor{.major = 2, .minor = 1};
   const Caught error = caught([&] { from_dlpack(&tensor); });
   EXPECT_EQ(error.text,
-            "from_dlpack: the tensor is of another version of DLPack\n"
+            "from_dlpack: the tensor uses a different version of DLPack\n"
             "  where:  <this line>\n"
             "  found:  version 2.1\n"
             "  wanted: version 1\n"
@@ -64,7 +64,7 @@ TEST(MemoryErrors, SpanOfAnotherSize) {
   std::vector<float> memory(5);
   const Caught error = caught([&] { copy_to_host(x, std::span(memory)); });
   EXPECT_EQ(error.text,
-            "copy_to_host: the array does not fit the memory\n"
+            "copy_to_host: the array does not match the span\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: 5 elements of f32, as the span has\n"

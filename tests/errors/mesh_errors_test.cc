@@ -64,8 +64,8 @@ TEST(MeshErrors, OperandsOnTwoMeshes) {
             "  where:  <this line>\n"
             "  found:  operand f32[8] on data=8\n"
             "  wanted: data=2,model=4, the mesh of operand f32[8]\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
-            "function within use_mesh of its mesh");
+            "  cure:   move the array with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function in a use_mesh scope for the mesh of the array");
 }
 
 TEST(MeshErrors, ArgumentOnAnotherMesh) {
@@ -78,8 +78,8 @@ TEST(MeshErrors, ArgumentOnAnotherMesh) {
             "  where:  <this line>\n"
             "  found:  argument 0 on data=2,model=4\n"
             "  wanted: data=8, the mesh of the shardings given to jit\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
-            "function within use_mesh of its mesh");
+            "  cure:   move the array with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function in a use_mesh scope for the mesh of the array");
 }
 
 TEST(MeshErrors, ConstraintForAnotherMesh) {

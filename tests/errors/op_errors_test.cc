@@ -233,7 +233,8 @@ TEST(OpErrors, IotaAlongNoDimension) {
             "parse: line 2: iota: dimension 1 does not exist in an array of rank 1\n"
             "  found:  no operands in '%9: i32[4] = iota[dim=1, dtype=i32, shape=[4]]'\n"
             "  wanted: a dimension from 0 to 0\n"
-            "  cure:   name an existing dimension; -1 counts from the end in the public functions");
+            "  cure:   name an existing dimension; only the public functions accept -1, which "
+            "counts from the end");
 }
 
 TEST(OpErrors, NegativeShape) {
@@ -328,7 +329,7 @@ TEST(OpErrors, PartIsTooLarge) {
   EXPECT_EQ(text,
             "parse: line 2: dynamic_slice: sizes [5] does not fit in an array of shape [4]\n"
             "  found:  f32[4], i32[] in '%9: f32[5] = dynamic_slice[sizes=[5]] %0, %1'\n"
-            "  wanted: one size per dimension, from 0 to that of the array\n"
+            "  wanted: one size per dimension, each from 0 to the size of the array\n"
             "  cure:   ask for a smaller part");
 }
 

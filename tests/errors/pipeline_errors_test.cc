@@ -139,7 +139,7 @@ TEST(PipelineErrors, TwoLoops) {
 TEST(PipelineErrors, ScheduleOfOtherGroups) {
   const Caught error = caught([] { pipe(two_stages, GPipe{3}); });
   EXPECT_EQ(error.text,
-            "treduce: the schedule is for another number of groups\n"
+            "treduce: the schedule is for a different number of groups\n"
             "  where:  <this line>\n"
             "  found:  mpmd_dim = 3\n"
             "  wanted: 2, the groups of the MpmdMesh\n"
@@ -318,9 +318,9 @@ TEST(PipelineErrors, GroupsOutOfOrder) {
             "device_put: these groups cannot hold an array over this mesh\n"
             "  where:  <this line>\n"
             "  found:  mpmd_idxs [2, 1] and data=2\n"
-            "  wanted: ascending numbers of at least 0\n"
+            "  wanted: ascending numbers, 0 or more\n"
             "  cure:   use the groups of an MpmdMesh, and its group_mesh(); an empty list means "
-            "all");
+            "all groups");
 }
 
 TEST(PipelineErrors, NegativeThreadsPerGroup) {
@@ -353,8 +353,8 @@ TEST(PipelineErrors, ArgumentOnAnotherMesh) {
             "  where:  <this line>\n"
             "  found:  argument 0 on data=2\n"
             "  wanted: stage=1, the mesh of a group of the MpmdMesh\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
-            "function within use_mesh of its mesh");
+            "  cure:   move the array with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function in a use_mesh scope for the mesh of the array");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(RandomErrors, ChoiceOfTooMany) {
             "  where:  <this line>\n"
             "  found:  4 of 3\n"
             "  wanted: at most as many as there are\n"
-            "  cure:   draw fewer, or with replacement");
+            "  cure:   draw fewer, or draw with replacement");
 }
 
 TEST(RandomErrors, ChoiceWithOtherProbabilities) {

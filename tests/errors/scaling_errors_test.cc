@@ -18,7 +18,7 @@ TEST(ScalingErrors, AnotherNumberOfDevices) {
   const auto step = lowered_step();
   const Caught error = caught([&] { plan_step(step, {.nodes = 64, .devices_per_node = 8}); });
   EXPECT_EQ(error.text,
-            "plan_step: the mesh has another number of devices than the cluster\n"
+            "plan_step: the mesh and the cluster have different numbers of devices\n"
             "  where:  <this line>\n"
             "  found:  8 devices in the mesh data=8\n"
             "  wanted: 512: 64 nodes of 8\n"

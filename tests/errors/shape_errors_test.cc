@@ -194,8 +194,8 @@ TEST(ShapeErrors, LabelsOfOtherRows) {
             "cross_entropy: the labels do not match the rows\n"
             "  where:  <this line>\n"
             "  found:  i32[3] for f32[4,10]\n"
-            "  wanted: i32 labels with the dimensions in front of the last\n"
-            "  cure:   give the index of the right class of each row");
+            "  wanted: i32 labels with every dimension of the rows but the last\n"
+            "  cure:   pass the index of the correct class of each row");
 }
 
 TEST(ShapeErrors, SegmentsOfOtherRows) {
@@ -212,18 +212,18 @@ TEST(ShapeErrors, HalvesOfAnOddSize) {
   EXPECT_EQ(caught([&] {
               glu(ones({4, 3}));
             }).text,
-            "glu: the axis does not divide into two halves\n"
+            "glu: the axis cannot be split into two equal halves\n"
             "  where:  <this line>\n"
             "  found:  f32[4,3]\n"
-            "  wanted: an even size of axis -1\n"
-            "  cure:   give the layer before it twice the features that come out");
+            "  wanted: an even size along axis -1\n"
+            "  cure:   give the layer before glu twice as many features as glu returns");
 }
 
 TEST(ShapeErrors, CountedValuesOfAnotherShape) {
   metrics::Mean mean;
   const Array values = ones({4, 3}), is_counted = ones({3}) > 0;  // broadcasting would accept it
   EXPECT_EQ(caught([&] { mean.update(values, is_counted); }).text,
-            "metrics::Mean: what counts does not match the values\n"
+            "metrics::Mean: is_counted does not match the values\n"
             "  where:  <this line>\n"
             "  found:  bool[3] for f32[4,3]\n"
             "  wanted: bool[4,3]\n"
@@ -257,7 +257,7 @@ TEST(ShapeErrors, SplitIntoUnequalParts) {
   const Array x = ones({6, 4});
   const Caught error = caught([&] { split(x, 4); });
   EXPECT_EQ(error.text,
-            "split: axis 0 does not divide into 4 equal parts\n"
+            "split: axis 0 cannot be split into 4 equal parts\n"
             "  where:  <this line>\n"
             "  found:  f32[6,4]\n"
             "  wanted: a number of parts that divides 6\n"

@@ -113,8 +113,8 @@ TEST(ShardingErrors, ArgumentsOnTwoDeviceOrders) {
             "  where:  <this line>\n"
             "  found:  argument 1 on data=2@1,0\n"
             "  wanted: data=2, the mesh of argument 0\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
-            "function within use_mesh of its mesh");
+            "  cure:   move the array with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function in a use_mesh scope for the mesh of the array");
 }
 
 // --- specs
@@ -255,7 +255,7 @@ TEST(ShardingErrors, ShardsOfADonatedArray) {
       "  wanted: an array that has not been donated\n"
       "  cure:   use the array that the call returned, or take the argument out of donate_argnums";
   const std::string found =
-      "this array was donated and has no values any more\n"
+      "this array was donated and no longer has values\n"
       "  where:  <this line>\n"
       "  found:  argument 0 f32[8], donated at " +
       to_string(Span(std::source_location::current().file_name(), call));
@@ -276,8 +276,8 @@ TEST(ShardingErrors, ShardsOfATracedArray) {
             "  where:  <this line>\n"
             "  found:  a traced f32[4]\n"
             "  wanted: a concrete array\n"
-            "  cure:   return the array from the traced function and read it outside; use where() "
-            "for choices, and dynamic_slice for positions, that depend on values");
+            "  cure:   return the array from the traced function and read it outside; inside it, "
+            "use where() for choices and dynamic_slice for positions that depend on values");
 }
 
 TEST(ShardingErrors, PictureOfTooFewDimensions) {

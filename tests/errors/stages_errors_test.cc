@@ -42,7 +42,7 @@ TEST(StagesErrors, TwoDerivatives) {
   });
   EXPECT_EQ(
       error.text,
-      "auto_stages: a microbatch has two derivatives, and only one can be cut\n"
+      "auto_stages: a microbatch has two derivatives, and only one can be cut into stages\n"
       "  where:  " +
           line +
           "\n"

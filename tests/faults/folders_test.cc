@@ -180,7 +180,7 @@ TEST_F(Folders, OfAnotherStepAreRefused) {
   EXPECT_EQ(resumed.stderr_text,
             "tessera: checkpoint: the folder has the name of another step\n"
             "  found:  run/step_00000007 with step 3\n"
-            "  wanted: step_00000003, or a name that is not that of a step\n"
+            "  wanted: step_00000003, or a name that is not the name of a step\n"
             "  cure:   name the folder after the step that it holds\n");
   const TraceResult verified = run({"checkpoint", "verify", "run"});
   EXPECT_EQ(verified.exit_code, 1);

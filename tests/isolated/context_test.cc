@@ -88,7 +88,7 @@ void check_arrays(const Mesh& mesh) {
     expect(array_equal(twice(whole), arange(12) * 2), "values differ");
     for (const auto& use : std::vector<std::function<void()>>{
              [&] { split.to_vector<std::int32_t>(); }, [&] { twice(split); }, [&] { split + 1; }}) {
-      expect(what_of(use).find("does not hold the tiles") != std::string::npos,
+      expect(what_of(use).find("does not hold all the tiles") != std::string::npos,
              "an array of the shared devices is used alone");
     }
     made = device_put(arange(12) * 3, NamedSharding(mesh, P{"a"}));
@@ -96,7 +96,7 @@ void check_arrays(const Mesh& mesh) {
     expect(array_equal(twice(made), arange(12) * 6), "values of its own differ");
   }
   const std::string text = what_of([&] { twice(made); });
-  expect(text.starts_with("this process does not hold the tiles of the array") &&
+  expect(text.starts_with("this process does not hold all the tiles of the array") &&
              text.find("i32[12] as P('a',), made in a context in which this process computes "
                        "alone") != std::string::npos,
          "an array that was made alone is used on the shared devices: " + text);

@@ -238,14 +238,15 @@ TEST_F(IsolatedErrors, AMeshThatCannotBeDivided) {
     ones({2});
   });
   EXPECT_EQ(code, 3);
-  EXPECT_EQ(report("0"),
-            "the processes of this run cannot own equally many devices of the mesh\n"
-            "  where:  " +
-                line +
-                "\n"
-                "  found:  data=3 with 3 devices, and 2 processes\n"
-                "  wanted: a multiple of 2 devices\n"
-                "  cure:   start a number of processes that divides the devices of the mesh");
+  EXPECT_EQ(
+      report("0"),
+      "the devices of the mesh cannot be divided evenly among the processes of this run\n"
+      "  where:  " +
+          line +
+          "\n"
+          "  found:  data=3 with 3 devices, and 2 processes\n"
+          "  wanted: a multiple of 2 devices\n"
+          "  cure:   start a number of processes that divides the number of devices of the mesh");
 }
 
 }  // namespace

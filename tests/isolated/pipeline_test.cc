@@ -409,12 +409,12 @@ TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
   };
   EXPECT_EQ(run({.num_processes = 4, .timeout_s = 5, .num_groups = 2}, work), 3);
   EXPECT_EQ(report("0"),
-            "the processes of this run cannot own equally many devices of the mesh\n"
+            "the devices of the mesh cannot be divided evenly among the processes of this run\n"
             "  where:  " +
                 line +
                 "\n"
                 "  found:  data=3 with 3 devices, and 4 processes in 2 groups of 2 devices\n"
-                "  wanted: 2 devices, those of a group, or 4, those of all groups\n"
+                "  wanted: 2 devices (one group) or 4 devices (all groups)\n"
                 "  cure:   set num_groups to the number of groups of the MpmdMesh");
 }
 

@@ -170,7 +170,7 @@ TEST_F(Gpt2Files, AreRefusedWithAListOfWhatIsWrong) {
   EXPECT_EQ(error_of(tensors),
             folder() +
                 ": h.1.attn.c_attn.weight is [16,32], not [16,48]; ln_f.bias is missing; "
-                "wpe.weight is I32, not F32, F16 or BF16; ln_f.beta is no weight of the model");
+                "wpe.weight is I32, not F32, F16 or BF16; ln_f.beta is not a weight of the model");
   EXPECT_EQ(error_of({}),
             folder() +
                 ": h.0.attn.c_attn.bias is missing; h.0.attn.c_attn.weight is missing; "

@@ -108,7 +108,7 @@ TEST(JitCache, SaysThatATypeChanged) {
   const Array x = scalar(3.F);
   f(x, std::vector<Array>{x, x});
   f(x, std::pair(x, x));
-  EXPECT_EQ(f.why_recompiled(), "argument 1 has another C++ type\n");
+  EXPECT_EQ(f.why_recompiled(), "argument 1 has a different C++ type\n");
 }
 
 TEST(JitCache, ATypeIsTheSameInAllSharedLibraries) {

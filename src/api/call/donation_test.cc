@@ -71,7 +71,7 @@ TEST(Donation, ArraysThatWereGivenAwayBeforeDoNotTakeOthersWithThem) {
   f(make_state(), x);
   const State state = make_state();
   EXPECT_EQ(mistake_of([&] { f(state, x); }).what,
-            "this array was donated and has no values any more");
+            "this array was donated and no longer has values");
   expect_whole(state);
 }
 
@@ -175,7 +175,7 @@ TEST(Donation, FaultsSayWhatIsLost) {
             "the machine failed; these arguments were donated to the call and are lost: 0/weights, "
             "0/bias, 0/step");
   const Mistake mistake = mistake_of([&] { state.bias.to_vector<float>(); });
-  EXPECT_EQ(mistake.what, "this array was donated and has no values any more");
+  EXPECT_EQ(mistake.what, "this array was donated and no longer has values");
   EXPECT_NE(mistake.found.find("where the call failed while it ran"), std::string::npos);
   EXPECT_EQ(mistake.cure, "restore it from a checkpoint or create it again");
 }

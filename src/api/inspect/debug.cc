@@ -176,9 +176,9 @@ Parts parse(const Format& format) {
     const std::size_t end = text.find('}', i);
     const std::string_view inside = text.substr(i, end - i);
     if (end == std::string_view::npos || text[i] == '}' || (inside != "{" && inside[1] != ':')) {
-      fail(format, "the format string has a brace that stands for no array",
+      fail(format, "the format string has a brace that is not part of a placeholder",
            "{} for an array, or {:.3f} with the format of its elements",
-           "write {{ and }} for braces");
+           "write {{ and }} for literal braces");
     }
     parts.formats.emplace_back(text.substr(i, end - i + 1));
     parts.texts.emplace_back();
@@ -189,8 +189,8 @@ Parts parse(const Format& format) {
 
 void check_formats(const Format& format, const Parts& parts, const std::vector<Operand>& operands) {
   if (parts.formats.size() != operands.size()) {
-    fail(format, "the format string is for another number of arrays",
-         fmt::format("{} braces, one for each array", operands.size()),
+    fail(format, "the format string does not have one placeholder per array",
+         fmt::format("{} placeholders, one for each array", operands.size()),
          "write one {} for each array");
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -198,8 +198,9 @@ void check_formats(const Format& format, const Parts& parts, const std::vector<O
     try {
       text_of(HostArray(type), parts.formats[i]);
     } catch (const fmt::format_error&) {
-      fail(format, fmt::format("{} is no format for {}", parts.formats[i], name(type.dtype)),
-           "a format that std::format takes for such a number", "write {} for the shortest form");
+      fail(format,
+           fmt::format("{} is not a valid format for {}", parts.formats[i], name(type.dtype)),
+           "a format that std::format accepts for such a number", "write {} for the shortest form");
     }
   }
 }
@@ -247,8 +248,8 @@ void check(const Operand& holds, const Format& format, const std::vector<Operand
         {.what = joined(parts, values),
          .where = where,
          .found = fmt::format("{} of {} elements of the condition are false", count, size),
-         .wanted = "a condition that holds, as debug::check asks for",
-         .cure = "look at what it is computed from with debug::print"});
+         .wanted = "a condition that is true for all elements, as debug::check requires",
+         .cure = "use debug::print to look at the values that the condition depends on"});
   };
   std::vector<Operand> all = {holds};
   all.insert(all.end(), operands.begin(), operands.end());

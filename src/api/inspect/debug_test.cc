@@ -78,11 +78,14 @@ TEST(DebugPrint, WrongFormats) {
   const auto what = [&](const char* format, const std::vector<Operand>& operands) {
     return mistake_of([&] { debug::print(format, operands); }).what;
   };
-  EXPECT_EQ(what("{} {}", {x}), "debug: the format string is for another number of arrays");
-  EXPECT_EQ(what("{", {x}), "debug: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("{0}", {x}), "debug: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("}", {}), "debug: the format string has a brace that stands for no array");
-  EXPECT_EQ(what("{:d}", {x}), "debug: {:d} is no format for f32");
+  EXPECT_EQ(what("{} {}", {x}), "debug: the format string does not have one placeholder per array");
+  EXPECT_EQ(what("{", {x}),
+            "debug: the format string has a brace that is not part of a placeholder");
+  EXPECT_EQ(what("{0}", {x}),
+            "debug: the format string has a brace that is not part of a placeholder");
+  EXPECT_EQ(what("}", {}),
+            "debug: the format string has a brace that is not part of a placeholder");
+  EXPECT_EQ(what("{:d}", {x}), "debug: {:d} is not a valid format for f32");
 }
 
 TEST(DebugPrint, ChangesNoBitsAndKeepsTheOrderOnAnyMesh) {

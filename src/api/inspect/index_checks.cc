@@ -43,15 +43,15 @@ void check_values(const ops::HostArray& indices, const IndexBound& bound, const 
                          to_string(indices.type()));
   }
   if (count > 1) found += fmt::format(", and {} more", count - 1);
-  throw UserError({.what = fmt::format("{}: an index is out of range", bound.op),
-                   .where = where,
-                   .found = std::move(found),
-                   .wanted = bound.size == 0
-                                 ? "no index: there is nothing in " + bound.of
+  throw UserError(
+      {.what = fmt::format("{}: an index is out of range", bound.op),
+       .where = where,
+       .found = std::move(found),
+       .wanted = bound.size == 0 ? "no index: there is nothing in " + bound.of
                                  : fmt::format("from 0 to {}: {}", bound.size - 1, bound.of),
-                   .cure = fmt::format("correct the index; if it is meant, it {} after "
-                                       "set_index_checks(false)",
-                                       bound.otherwise)});
+       .cure =
+           fmt::format("correct the index, or call set_index_checks(false) to allow it: it then {}",
+                       bound.otherwise)});
 }
 
 }  // namespace

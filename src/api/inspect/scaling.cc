@@ -23,7 +23,7 @@ void check_devices(const detail::Program& program, const Cluster& cluster, const
   const std::int64_t wanted = cluster.nodes * cluster.devices_per_node;
   if (devices == wanted) return;
   throw UserError(
-      {.what = "plan_step: the mesh has another number of devices than the cluster",
+      {.what = "plan_step: the mesh and the cluster have different numbers of devices",
        .where = where,
        .found = fmt::format("{} devices in the mesh {}", devices, to_string(program.traced.mesh)),
        .wanted = fmt::format("{}: {} nodes of {}", wanted, cluster.nodes, cluster.devices_per_node),

@@ -48,8 +48,8 @@ TEST(Warnings, ANumberThatChangesIsNamedOnce) {
                 to_string(warnings.all()[0].where) +
                 "\n"
                 "  found:  static value 1: 0.5 before, 0.25 now\n"
-                "  cure:   make it a Scalar, with which one program takes any value; or wrap it in "
-                "Static, if each value is to have a program of its own");
+                "  cure:   make it a Scalar, so that one program takes any value; or wrap it in "
+                "Static, if each value should have its own program");
   for (const double rate : {0.1, 0.2, 0.3}) step(x, rate);
   EXPECT_EQ(warnings.all().size(), 1U);
   EXPECT_EQ(step.num_traces(), 5);

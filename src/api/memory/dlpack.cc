@@ -63,14 +63,14 @@ Type checked_type(const DLTensor& tensor, const Span& where) {
   using namespace detail::dlpack;
   const std::int32_t device = tensor.device.device_type;
   if (device != kCpu && device != kCudaHost && device != kRocmHost) {
-    refuse("the tensor is not in the memory of the host",
+    refuse("the tensor is not in host memory",
            fmt::format("device type {}, number {}", device, tensor.device.device_id),
            "the CPU, device type 1", "copy it there first, for example with tensor.cpu()", where);
   }
   const std::optional<DType> dtype = dtype_of_dl(tensor.dtype);
   if (!dtype) {
-    refuse("arrays have no elements of this type", text_of(tensor.dtype),
-           "bool8, bfloat16, float of 16, 32 or 64 bits, int or uint of 8 to 64",
+    refuse("the element type is not supported", text_of(tensor.dtype),
+           "bool8, bfloat16, float of 16, 32 or 64 bits, int or uint of 8 to 64 bits",
            "convert the tensor first, for example with tensor.float()", where);
   }
   Type type{*dtype, {}};
@@ -197,7 +197,7 @@ Array from_dlpack(DLManagedTensorVersioned* tensor, std::source_location where) 
   const Span span = trace::call_span(where);
   const DLPackVersion& version = tensor->version;
   if (version.major != detail::dlpack::kVersion.major) {
-    refuse("the tensor is of another version of DLPack",
+    refuse("the tensor uses a different version of DLPack",
            fmt::format("version {}.{}", version.major, version.minor), "version 1",
            "ask for version 1, in Python with x.__dlpack__(max_version=(1, 0))", span);
   }
@@ -226,7 +226,7 @@ void detail::copy_to_host(const Array& array, DType dtype, std::span<std::byte> 
   const Tiled tiles = tiles_of(array, span);
   const auto bytes = static_cast<std::size_t>(size_bytes(array.type()));
   if (dtype != array.dtype() || target.size() != bytes) {
-    throw UserError({.what = "copy_to_host: the array does not fit the memory",
+    throw UserError({.what = "copy_to_host: the array does not match the span",
                      .where = span,
                      .found = describe(array),
                      .wanted = fmt::format("{} elements of {}, as the span has",

@@ -89,9 +89,9 @@ Array glu(Operand x, std::int64_t axis) {
     const std::int64_t size =
         v.dim(detail::checked_axis("glu", axis, v.rank(), detail::describe(v)));
     if (size % 2 != 0) {
-      detail::fail("glu", "the axis does not divide into two halves", detail::describe(v),
-                   fmt::format("an even size of axis {}", axis),
-                   "give the layer before it twice the features that come out");
+      detail::fail("glu", "the axis cannot be split into two equal halves", detail::describe(v),
+                   fmt::format("an even size along axis {}", axis),
+                   "give the layer before glu twice as many features as glu returns");
     }
     return slice(v, axis, 0, size / 2) * logistic(slice(v, axis, size / 2));
   });

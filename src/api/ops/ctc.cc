@@ -23,18 +23,18 @@ void check(const Array& logits, const Array& lengths, const Array& labels,
     detail::fail("ctc_loss", what, detail::describe(x), type,
                  "pass logits [B,T,C], lengths i32 [B], labels i32 [B,N], lengths i32 [B]");
   };
-  wants(logits.rank() == 3 && is_float(logits.dtype()), logits, "the logits have another type",
+  wants(logits.rank() == 3 && is_float(logits.dtype()), logits, "the logits have the wrong type",
         "floats [B,T,C]");
   const std::int64_t batch = logits.dim(0);
   wants(labels.rank() == 2 && labels.dtype() == DType::i32 && labels.dim(0) == batch, labels,
-        "the labels have another type", fmt::format("i32[{},N]", batch));
+        "the labels have the wrong type", fmt::format("i32[{},N]", batch));
   const Type one_each{DType::i32, {batch}};
-  wants(lengths.type() == one_each, lengths, "the lengths of the logits have another type",
+  wants(lengths.type() == one_each, lengths, "the lengths of the logits have the wrong type",
         to_string(one_each));
   wants(label_lengths.type() == one_each, label_lengths,
-        "the lengths of the labels have another type", to_string(one_each));
+        "the lengths of the labels have the wrong type", to_string(one_each));
   if (blank >= 0 && blank < logits.dim(2)) return;
-  detail::fail("ctc_loss", "there is no such class for the blank", std::to_string(blank),
+  detail::fail("ctc_loss", "the blank is not one of the classes", std::to_string(blank),
                fmt::format("a class from 0 to {}", logits.dim(2) - 1),
                "pass the number of the class that stands between labels");
 }

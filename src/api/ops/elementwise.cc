@@ -176,7 +176,7 @@ Array div(Operand a, Operand b) {
   };
   if ((is_real(a) && is_whole(b)) || (is_whole(a) && is_real(b))) {
     const CallScope scope(a.where);
-    detail::fail("div", "a floating-point number and an array of integers have no exact quotient",
+    detail::fail("div", "a floating-point number cannot be combined with an array of integers",
                  detail::describe(is_whole(a) ? a.array : b.array),
                  "an array of floats, or an integer",
                  "convert it: astype(x, DType::f32); x / 2 rounds towards zero");

@@ -21,16 +21,16 @@ Complex complex_of(const Parts& parts) { return {.real = parts[0], .imag = parts
 
 void check_dtype(const char* op, const Array& x) {
   if (x.dtype() == DType::f32 || x.dtype() == DType::f64) return;
-  detail::fail(op, "numbers of this dtype are not transformed", detail::describe(x), "f32 or f64",
+  detail::fail(op, "this dtype is not supported", detail::describe(x), "f32 or f64",
                "convert them first: astype(x, DType::f32)");
 }
 
 Parts parts_of(const char* op, const Complex& x) {
   check_dtype(op, x.real);
   if (x.real.type() != x.imag.type()) {
-    detail::fail(op, "the parts of the complex numbers differ",
+    detail::fail(op, "the real and imaginary parts do not match",
                  detail::describe(x.real) + " and " + detail::describe(x.imag),
-                 "real and imaginary parts of one shape and dtype",
+                 "real and imaginary parts of the same shape and dtype",
                  "broadcast the parts, or convert one of them");
   }
   return {x.real, x.imag};
@@ -118,7 +118,7 @@ std::vector<Line> lines_of(const char* op, const Array& x, const OptionsN& optio
     std::iota(axes.begin(), axes.end(), -std::ssize(axes));
   }
   if (axes.empty() || (!options.lengths.empty() && options.lengths.size() != axes.size())) {
-    detail::fail(op, "axes and lengths do not go together", given,
+    detail::fail(op, "the axes and lengths do not match", given,
                  "at least one axis, and a length for each or none",
                  "give as many lengths as axes, or leave one of the lists out");
   }
@@ -157,11 +157,11 @@ Complex transformed(const char* op, const Complex& x, const OptionsN& options, b
 
 void check_frequencies(const char* op, std::int64_t n, double spacing, DType dtype) {
   if (n >= 1 && spacing != 0.0 && std::isfinite(spacing) && is_float(dtype)) return;
-  detail::fail(op, "there are no such frequencies",
+  detail::fail(op, "the arguments are not valid",
                std::to_string(n) + " samples at a spacing of " + std::to_string(spacing) + ", " +
                    std::string(name(dtype)),
-               "at least one sample, a spacing that is not 0, and a dtype of floats",
-               "pass the length of the transform and the distance of two samples");
+               "at least one sample, a finite spacing other than 0, and a float dtype",
+               "pass the length of the transform and the distance between two samples");
 }
 
 /// Moves elements by half of each size, rounded down, or by what is left.

@@ -31,7 +31,7 @@ Array of_floats(const char* name, const Operand& x, const Compute& compute) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     if (!is_float(v.dtype())) {
-      detail::fail(name, "the array is not one of floats", detail::describe(v),
+      detail::fail(name, "the array is not a float array", detail::describe(v),
                    "an array of bf16, f32 or f64", "use astype(x, DType::f32)");
     }
     return detail::with_dtype(compute(detail::with_dtype(v, ops::sum_dtype(v.dtype()))), v.dtype());
@@ -182,7 +182,7 @@ std::vector<Array> split(Operand x, std::int64_t parts, std::int64_t axis) {
     const std::int64_t size =
         v.dim(detail::checked_axis("split", axis, v.rank(), detail::describe(v)));
     if (parts < 1 || size % parts != 0) {
-      detail::fail("split", fmt::format("axis {} does not divide into {} equal parts", axis, parts),
+      detail::fail("split", fmt::format("axis {} cannot be split into {} equal parts", axis, parts),
                    detail::describe(v), fmt::format("a number of parts that divides {}", size),
                    "use split_at for parts of different sizes");
     }
@@ -259,7 +259,7 @@ Array linspace(double start, double stop, std::int64_t count, DType dtype,
   return public_op(where, [&] {
     detail::check_sizes("linspace", {count});
     if (!is_float(dtype)) {
-      detail::fail("linspace", "the dtype is not one of floats", std::string(name(dtype)),
+      detail::fail("linspace", "the dtype is not a float type", std::string(name(dtype)),
                    "bf16, f32 or f64", "use arange for integers");
     }
     const Array position = arange(count);

@@ -59,7 +59,7 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
     const Array rows = as_array("scatter_add", updates, v.dtype());
     if (!rows.shape().empty() && rows.shape() != wanted) {
       detail::fail("scatter_add", "the updates have the wrong shape", detail::describe(rows),
-                   fmt::format("{}: the shape of the indices, then that of a row",
+                   fmt::format("{}: the shape of the indices, followed by the shape of a row",
                                to_string(Type{v.dtype(), wanted})),
                    "reshape the updates");
     }

@@ -19,7 +19,7 @@ Array matrices(const char* op, const Operand& x) {
                  "add dimensions with expand_dims or reshape");
   }
   if (v.dtype() != DType::f32 && v.dtype() != DType::f64) {
-    detail::fail(op, "matrices of this dtype are not factored", detail::describe(v), "f32 or f64",
+    detail::fail(op, "matrices of this dtype are not supported", detail::describe(v), "f32 or f64",
                  "convert it first: astype(x, DType::f32)");
   }
   return v;

@@ -168,8 +168,8 @@ Array checked_labels(const char* op, const Operand& labels, const Array& rows) {
   if (rows.rank() == 0 || list.dtype() != DType::i32 || list.shape() != wanted) {
     detail::fail(op, "the labels do not match the rows",
                  detail::describe(list) + " for " + detail::describe(rows),
-                 "i32 labels with the dimensions in front of the last",
-                 "give the index of the right class of each row");
+                 "i32 labels with every dimension of the rows but the last",
+                 "pass the index of the correct class of each row");
   }
   return list;
 }
@@ -213,7 +213,7 @@ Array cross_entropy(Operand logits, Operand labels, double label_smoothing) {
   return detail::public_op(logits.where, [&] {
     const char* const name = "cross_entropy";
     if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-      detail::fail(name, "the smoothing is not a share", fmt::format("{}", label_smoothing),
+      detail::fail(name, "the label smoothing is out of range", fmt::format("{}", label_smoothing),
                    "a number from 0 to 1", "pass for example 0.1");
     }
     const Array rows = as_array(name, logits);

@@ -21,7 +21,7 @@ void Mean::update(Operand values, const std::optional<Array>& is_counted) {
   const CallScope scope(values.where);
   const Array all = astype(detail::as_array("Mean", values), DType::f32);
   if (is_counted && (is_counted->shape() != all.shape() || is_counted->dtype() != DType::boolean)) {
-    detail::fail("metrics::Mean", "what counts does not match the values",
+    detail::fail("metrics::Mean", "is_counted does not match the values",
                  detail::describe(*is_counted) + " for " + detail::describe(all),
                  to_string(Type{DType::boolean, all.shape()}),
                  "broadcast it: broadcast_to(is_counted, values.shape())");

@@ -56,19 +56,19 @@ Array nearest(const Array& x, std::int64_t dim, std::int64_t to) {
 void check(const Array& x, const Shape& shape, ResizeMethod method) {
   const std::string found = detail::describe(x);
   if (std::ssize(shape) != x.rank()) {
-    detail::fail("resize", "the shape has another rank than the array", found,
+    detail::fail("resize", "the shape and the array have different ranks", found,
                  fmt::format("{} sizes, found {}", x.rank(), to_string(shape)),
-                 "write a size for each dimension, also for those that stay");
+                 "give a size for every dimension, including those that do not change");
   }
   for (std::int64_t dim = 0; dim < x.rank(); ++dim) {
     const std::int64_t size = shape[static_cast<std::size_t>(dim)];
     if (size == x.dim(dim) || (size >= 0 && x.dim(dim) > 0)) continue;
-    detail::fail("resize", "there are no elements to take, or the size is negative", found,
+    detail::fail("resize", "the dimension to resize is empty, or its new size is negative", found,
                  fmt::format("a size of 0 or more for dimension {}, found {}", dim, size),
                  "resize dimensions that are not empty");
   }
   if (method == ResizeMethod::nearest || is_float(x.dtype())) return;
-  detail::fail("resize", "sums of neighbours are for floats", found, "floats",
+  detail::fail("resize", "this method needs an array of floats", found, "floats",
                "convert it: astype(x, DType::f32), or use ResizeMethod::nearest");
 }
 

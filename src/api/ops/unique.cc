@@ -27,9 +27,10 @@ Unique unique(Operand x, std::int64_t size, std::optional<Operand> fill) {
     const Array whole = detail::as_array("unique", x);
     const std::int64_t count = whole.size();
     if (size < 0 || (count == 0 && size > 0 && !fill)) {
-      detail::fail("unique", size < 0 ? "the size is negative" : "there is nothing to fill with",
-                   fmt::format("{} of {}", size, detail::describe(whole)), "a size of 0 or more",
-                   "pass how many distinct elements there are at most, and what to fill with");
+      detail::fail(
+          "unique", size < 0 ? "the size is negative" : "there is no fill value",
+          fmt::format("{} of {}", size, detail::describe(whole)), "a size of 0 or more",
+          "pass the maximum number of distinct elements, and a fill value if the array is empty");
     }
     const Array flat = reshape(whole, {count});
     if (count == 0) {

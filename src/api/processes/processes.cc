@@ -33,12 +33,13 @@ void check_devices(const char* call, std::int64_t devices_per_group, int process
                    const std::source_location& where) {
   if (devices_per_group >= 0 && devices_per_group % processes_per_group == 0) return;
   throw UserError(
-      {.what = fmt::format("{}: the processes of a group cannot own equally many devices", call),
+      {.what = fmt::format(
+           "{}: the devices of a group cannot be divided evenly among its processes", call),
        .where = trace::call_span(where),
        .found = fmt::format("{} devices and {} processes per group", devices_per_group,
                             processes_per_group),
        .wanted = fmt::format("a multiple of {} devices", processes_per_group),
-       .cure = "start a number of processes that divides the devices of each group"});
+       .cure = "start a number of processes that divides the number of devices of each group"});
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ int run_launched(IsolatedProgram& program, const LaunchOptions& options,
          .where = trace::call_span(where),
          .found = fmt::format("groups: {}, timeout {} s", options.num_groups, options.timeout_s),
          .wanted = "at least one group, and a timeout of 0.1 to 1000000 s",
-         .cure = "leave them out for one group and a minute"});
+         .cure = "leave the options out for one group and a timeout of one minute"});
   }
   std::vector<run::Fact> facts = run::facts_of_executable();
   facts.insert(facts.end(), options.must_agree.begin(), options.must_agree.end());

@@ -69,12 +69,13 @@ class Scanning {
     Leaves result = join_(a, b);
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (result[i].type() == a[i].type()) continue;
-      throw UserError({.what = "associative_scan: the function does not return what it is given",
-                       .where = where_,
-                       .found = fmt::format("leaf {}: {}", i, to_string(result[i].type())),
-                       .wanted = to_string(a[i].type()),
-                       .cure = "join the elements of both trees slice by slice along the axis, and "
-                               "return their type"});
+      throw UserError(
+          {.what = "associative_scan: the function does not return the type of its arguments",
+           .where = where_,
+           .found = fmt::format("leaf {}: {}", i, to_string(result[i].type())),
+           .wanted = to_string(a[i].type()),
+           .cure = "join the elements of both trees slice by slice along the axis, and "
+                   "return their type"});
     }
     return result;
   }
@@ -96,7 +97,7 @@ std::vector<Array> associative_scan(const JoinLeaves& join, const std::vector<Ar
     axes.push_back(checked_axis(kName, axis, leaf.rank(where), describe(leaf)));
     if (leaf.dim(axes.back()) == leaves[0].dim(axes[0])) continue;
     fail(kName, "the leaves have different sizes along the axis",
-         describe(leaves[0]) + " and " + describe(leaf), "one size along the axis",
+         describe(leaves[0]) + " and " + describe(leaf), "the same size along the axis",
          "broadcast or slice one of them first");
   }
   if (leaves.empty()) return leaves;

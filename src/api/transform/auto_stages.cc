@@ -35,12 +35,13 @@ void check_unmarked(const PipelineScope& scope) {
 }
 
 [[noreturn]] void fail_second(const Span& where) {
-  throw UserError({.what = "auto_stages: a microbatch has two derivatives, and only one can be cut",
-                   .where = where,
-                   .found = "another value_and_grad",
-                   .wanted = "one value_and_grad in the function given to treduce",
-                   .cure = "differentiate the sum of the losses, or end the stages with "
-                           "mark_stage_end"});
+  throw UserError(
+      {.what = "auto_stages: a microbatch has two derivatives, and only one can be cut into stages",
+       .where = where,
+       .found = "another value_and_grad",
+       .wanted = "one value_and_grad in the function given to treduce",
+       .cure = "differentiate the sum of the losses, or end the stages with "
+               "mark_stage_end"});
 }
 
 ir::Function cut(PipelineScope& scope, ir::Function function, pipeline::CutOptions options) {

@@ -33,11 +33,11 @@ struct CalledFunction {
     std::vector<Type> found;
     for (const Array& array : arrays) found.push_back(array.type());
     if (found != results) {
-      throw UserError({.what = name + ": the function gives back other arrays than it should",
+      throw UserError({.what = name + ": the function does not return arrays of the declared types",
                        .where = where,
                        .found = types_text(found),
                        .wanted = types_text(results),
-                       .cure = "state the types of what the function gives back"});
+                       .cure = "declare the types that the function returns"});
     }
     std::vector<ops::HostArray> given;
     for (const Array& array : arrays) given.push_back(values_of(array));
@@ -75,8 +75,8 @@ std::vector<Array> host_call(HostFunction f, HostCallKind kind, const std::vecto
                      .where = called.where,
                      .found = "a run of several processes",
                      .wanted = "one process",
-                     .cure = "run without mpirun and --isolated, or use pure_callback for a "
-                             "function that gives all processes the same"});
+                     .cure = "run without mpirun or --isolated; or use pure_callback, if the "
+                             "function returns the same values in all processes"});
   }
   std::vector<Array> arrays = arrays_of(operands);
   if (trace::innermost() == nullptr) {

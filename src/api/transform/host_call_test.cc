@@ -174,7 +174,8 @@ TEST(PureCallback, OtherResultsThanStated) {
   for (const auto& run :
        std::vector<std::function<void()>>{[&] { f(ones({2})); }, [&] { jit(f)(ones({2})); }}) {
     const Mistake mistake = mistake_of(run);
-    EXPECT_EQ(mistake.what, "pure_callback: the function gives back other arrays than it should");
+    EXPECT_EQ(mistake.what,
+              "pure_callback: the function does not return arrays of the declared types");
     EXPECT_EQ(mistake.found, "f32[2]");
     EXPECT_EQ(mistake.wanted, "f32[3]");
   }

@@ -66,7 +66,7 @@ void check_arguments(const std::vector<Type>& wanted, const std::vector<Array>& 
   std::vector<Type> found;
   for (const Array& array : arguments) found.push_back(array.type(where));
   if (found == wanted) return;
-  throw UserError({.what = "ImportedProgram: the arguments are not those of the program",
+  throw UserError({.what = "ImportedProgram: the arguments do not match the program",
                    .where = Span(where),
                    .found = list_of(found),
                    .wanted = list_of(wanted),

@@ -32,11 +32,11 @@ void check_mesh(ir::Function& function, std::int64_t num_devices, const Span& wh
     function = ir::with_mesh(std::move(function), Mesh({{"devices", num_devices}}));
     return;
   }
-  throw UserError({.what = "stablehlo: the mesh of the program has another number of devices",
+  throw UserError({.what = "stablehlo: the mesh of the program has the wrong number of devices",
                    .where = where,
                    .found = to_string(function.mesh),
                    .wanted = "a mesh of " + std::to_string(num_devices) + " devices",
-                   .cure = "use all devices of the call in its mesh"});
+                   .cure = "use all devices of the call in the mesh of the program"});
 }
 
 /// Whether JAX can name it: whole axes, one after the other, and tiles of equal size.

@@ -146,7 +146,7 @@ Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
                    .where = where,
                    .found = fmt::format("the mesh {} in a program for {}", to_string(mesh),
                                         traced.axes().empty() ? "one device" : to_string(traced)),
-                   .wanted = "one mesh",
+                   .wanted = "the same mesh for both",
                    .cure = "open `use_mesh scope(mesh);` before the call of the program, or place "
                            "its arguments on the mesh with device_put"});
 }
@@ -161,9 +161,8 @@ void ShardMap::check_varies(const std::vector<bool>& varies, const LeafSpec& spe
          .where = where_,
          .found = "a spec in out_specs that does not name the axis",
          .wanted = "a result that is the same on all devices of the axis",
-         .cure = fmt::format("name '{}' in out_specs, or combine the result: psum, "
-                             "pmean, all_gather; with .check_vma = false the first "
-                             "device's result is taken",
+         .cure = fmt::format("name '{}' in out_specs, or combine the results with psum, pmean or "
+                             "all_gather; .check_vma = false takes the result of the first device",
                              axes_[i].name)});
   }
 }

@@ -66,7 +66,7 @@ void enter(PipelineScope& scope, const Schedule& schedule, std::int64_t length,
   }
   if (schedule.mpmd_dim() != scope.num_groups) {
     throw UserError(
-        {.what = "treduce: the schedule is for another number of groups",
+        {.what = "treduce: the schedule is for a different number of groups",
          .where = where,
          .found = fmt::format("mpmd_dim = {}", schedule.mpmd_dim()),
          .wanted = fmt::format("{}, the groups of the MpmdMesh", scope.num_groups),

@@ -109,7 +109,7 @@ class Mapping {
                               paths[leaf], to_string(type_of(leaf)), size, dim),
          .wanted = "the same size along all mapped axes",
          .cure = fmt::format("if all elements share argument {}, write none for it in in_axes; "
-                             "else pass batches of one size, or name the axis of the batch",
+                             "otherwise pass batches of one size, or name the axis of the batch",
                              paths[leaf])});
   }
 

@@ -17,8 +17,8 @@ AttentionSizes whole_sizes(const hlo::FormContext& c) {
 AttentionSizes sizes_for_dropout(const hlo::FormContext& c) {
   const AttentionSizes s = whole_sizes(c);
   if (s.heads * s.queries * s.keys > std::int64_t{1} << 32) {
-    c.fail("dropout of more than 2^32 scores of one element of the batch",
-           "drop nothing, or split the heads into several calls");
+    c.fail("dropout over more than 2^32 scores of one batch element",
+           "turn dropout off, or split the heads over several calls");
   }
   return s;
 }

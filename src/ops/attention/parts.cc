@@ -30,7 +30,7 @@ void check_parts(const ShapeContext& c, const AttentionSizes& s) {
   const std::int64_t partner = integer_of(c, "partner");
   if (partner < -1 || partner >= count || (partner >= 0 && s.queries % count != 0)) {
     c.fail(fmt::format("partner = {}, for {} queries and {} parts", partner, s.queries, count),
-           "-1, or a number below that of the parts, which divides the queries",
+           "-1, or a number below the number of parts if that number divides the queries",
            "let partitioning place this op");
   }
 }
@@ -74,7 +74,7 @@ double parts_flops(const Attributes& attributes, const std::vector<Type>& operan
 void expect_partial(const ShapeContext& c) {
   const Shape& shape = c.operands[0].shape;
   if (!shape.empty() && shape.back() >= kPartialFeatures) return;
-  c.fail("the operand is no partial result of attention", "[.., E + 2]: o, m and l",
+  c.fail("the operand is not a partial result of attention", "[.., E + 2]: o, m and l",
          "take it from attention_parts");
 }
 

@@ -19,11 +19,11 @@ void check_arrays(const ShapeContext& c) {
   const std::int64_t rank = c.operands[0].rank();
   for (std::size_t i = 0; i < kAttentionOperands; ++i) {
     if (!is_float(c.operands[i].dtype) || c.operands[i].dtype != c.operands[0].dtype) {
-      c.fail("q, k and v are not floats of one dtype", "q, k and v in f32, or all in bf16",
+      c.fail("q, k and v are not floats of the same dtype", "q, k and v in f32, or all in bf16",
              "convert them, for example astype(k, DType::f32)");
     }
     if (rank < 3 || c.operands[i].rank() != rank) {
-      c.fail("q, k and v do not have one rank of at least 3", kShapes,
+      c.fail("q, k and v do not have the same rank of at least 3", kShapes,
              "split features into heads: reshape(q, {batch, length, heads, features / heads})");
     }
   }
@@ -75,7 +75,7 @@ void check_attributes(const ShapeContext& c) {
   const double rate = number_of(c, "drop_rate");
   if (rate >= 0 && rate < 1) return;
   c.fail(fmt::format("drop_rate = {}", rate), "0 <= drop_rate < 1",
-         "give the probability that a probability is dropped, for example 0.1");
+         "give the probability that an attention weight is dropped, for example 0.1");
 }
 
 std::size_t num_optional(const Attributes& attributes) {

@@ -21,7 +21,7 @@ void expect_number(const ShapeContext& c, std::string_view attribute, std::int64
   const std::int64_t value = integer_of(c, attribute);
   if (value >= least) return;
   const std::string name(attribute);
-  c.fail(name + " = " + std::to_string(value), name + " from " + std::to_string(least) + " on",
+  c.fail(name + " = " + std::to_string(value), name + " of " + std::to_string(least) + " or more",
          least < 0 ? "write " + name + "=-1 for none" : "count from 0");
 }
 

@@ -31,7 +31,7 @@ void expect_part(const ShapeContext& c, const Shape& part, const std::string& wh
   if (fits) return;
   c.fail(what + " " + tessera::to_string(part) + " does not fit in an array of shape " +
              tessera::to_string(shape),
-         "one size per dimension, from 0 to that of the array", "ask for a smaller part");
+         "one size per dimension, each from 0 to the size of the array", "ask for a smaller part");
 }
 
 std::vector<Type> dynamic_slice_shape(const ShapeContext& c) {

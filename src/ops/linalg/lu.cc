@@ -122,8 +122,9 @@ const OpRecord lu_op{
     .factors = matrix_factors,
     .pattern = Pattern::opaque,
     .host = "lu",
-    .stablehlo = not_in_stablehlo("its compilers have no operation that pivots",
-                                  "solve on the host, or use qr or cholesky, which they have"),
+    .stablehlo =
+        not_in_stablehlo("StableHLO compilers have no operation that pivots",
+                         "solve on the host, or use qr or cholesky, which those compilers have"),
     .reference = per_matrix(lu_reference),
     .cost = matrix_flops(2.0 / 3.0),
     .samples = Samples{lu_sample({4, 4}), lu_sample({6, 3, 3}), lu_sample({5, 3}),

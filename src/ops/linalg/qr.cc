@@ -37,9 +37,9 @@ std::vector<Type> householder_product_shape(const ShapeContext& c) {
   const std::int64_t count = is_vector ? taus.shape.back() : 0;
   if (!is_vector || taus != matrices_like(c.operands[0], {count}) || count > size.cols ||
       size.cols > size.rows) {
-    c.fail("reflections and factors do not go together",
+    c.fail("the reflections and factors do not match",
            "[.., rows, cols] and [.., count], where count <= cols <= rows",
-           "pass what geqrf returned, with columns added or cut to the wanted ones");
+           "pass the results of geqrf, with columns added or removed if needed");
   }
   return {c.operands[0]};
 }
@@ -216,7 +216,7 @@ const OpRecord geqrf_op{
     .attributes = AttributeNames{},
     .types = TypeSet::wide_floats,
     .shape = geqrf_shape,
-    .vjp = not_differentiable("the derivative is that of qr"),
+    .vjp = not_differentiable("the derivative is defined for qr only"),
     .batch = matrix_batch,
     .factors = matrix_factors,
     .pattern = Pattern::opaque,
@@ -239,7 +239,7 @@ const OpRecord householder_product_op{
     .attributes = AttributeNames{},
     .types = TypeSet::wide_floats,
     .shape = householder_product_shape,
-    .vjp = not_differentiable("the derivative is that of qr"),
+    .vjp = not_differentiable("the derivative is defined for qr only"),
     .batch = matrix_batch,
     .factors = matrix_factors,
     .pattern = Pattern::opaque,

@@ -326,7 +326,7 @@ const OpRecord svd_op{
     .factors = matrix_factors,
     .pattern = Pattern::opaque,
     .host = "svd",
-    .stablehlo = not_in_stablehlo("its compilers have no such operation",
+    .stablehlo = not_in_stablehlo("StableHLO compilers have no such operation",
                                   "compute it on the host, or use eigh of transpose(a) * a"),
     .reference = per_matrix(svd_reference),
     .cost = matrix_flops(12.0),

@@ -62,7 +62,7 @@ void FormContext::fail(const std::string& why, const std::string& cure) const {
   throw UserError({.what = "StableHLO cannot express `" + *equation.op->name + "`",
                    .where = equation.span,
                    .found = why,
-                   .wanted = "ops that a program of one executable can express",
+                   .wanted = "ops that a single executable can express",
                    .cure = cure});
 }
 
@@ -119,7 +119,7 @@ Place place_of(const FormContext& c, const Factors& factors, int factor) {
   for (std::size_t i = factors.operands.size(); i-- > 0;) {
     if (look(factors.operands[i], c.equation.operands[i], place)) return place;
   }
-  throw InternalError("a factor of a window is no dimension");
+  throw InternalError("a factor of a window is not a dimension");
 }
 
 /// The first row that each device reads through a window, and how many.

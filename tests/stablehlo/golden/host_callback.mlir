@@ -1,4 +1,4 @@
 StableHLO cannot express `host_callback`
-  found:  it calls the program that runs it
-  wanted: ops that a program of one executable can express
+  found:  it calls a function of the host program
+  wanted: ops that a single executable can express
   cure:   use the host engine, or return the array from the function and print it outside

@@ -1,4 +1,4 @@
 StableHLO cannot express `pure_callback`
-  found:  it calls the program that runs it
-  wanted: ops that a program of one executable can express
+  found:  it calls a function of the host program
+  wanted: ops that a single executable can express
   cure:   use the host engine, or compute it outside of the function

@@ -1,4 +1,4 @@
 StableHLO cannot express `svd`
-  found:  its compilers have no such operation
-  wanted: ops that a program of one executable can express
+  found:  StableHLO compilers have no such operation
+  wanted: ops that a single executable can express
   cure:   compute it on the host, or use eigh of transpose(a) * a
