@@ -20,7 +20,7 @@ install_packages() {
   local update=(apt-get -o Acquire::Languages=none update)
   if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null || ! { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-      echo "Debian packages are missing; as root: apt-get install ${missing[*]}" >&2
+      echo "Debian packages are missing; install them as root: apt-get install ${missing[*]}" >&2
       return 1
     fi
     install=(sudo "${install[@]}")
@@ -32,10 +32,10 @@ install_packages() {
   log=$(mktemp)
   # The package lists may be missing or outdated: if the installation fails, update them and retry.
   if ! with_progress "installing $packages" "$log" "${install[@]}" &&
-    ! { with_progress "reading the lists of packages" "$log" "${update[@]}" &&
+    ! { with_progress "updating the package lists" "$log" "${update[@]}" &&
       with_progress "installing $packages" "$log" "${install[@]}"; }; then
     tail -n 20 "$log" >&2
-    echo "could not install; as root: apt-get update && apt-get install ${missing[*]}" >&2
+    echo "the installation failed; try as root: apt-get update && apt-get install ${missing[*]}" >&2
     rm -f "$log"
     return 1
   fi

@@ -99,7 +99,7 @@ class Explainer {
       if (ops::is(user, ops::attention_parts_op)) {
         const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
         const ValueId held = equation.operands[0];
-        return place(user) + " needs the keys of one other device after another; " +
+        return place(user) + " needs the keys of the other devices, one after another; " +
                origin(held, function_.sharding(held).dims[dim].back());
       }
       if (!ops::is_view(user)) break;

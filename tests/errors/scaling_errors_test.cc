@@ -21,7 +21,7 @@ TEST(ScalingErrors, AnotherNumberOfDevices) {
             "plan_step: the mesh and the cluster have different numbers of devices\n"
             "  where:  <this line>\n"
             "  found:  8 devices in the mesh data=8\n"
-            "  wanted: 512: 64 nodes of 8\n"
+            "  wanted: 512 devices: 64 nodes with 8 each\n"
             "  cure:   change the mesh, or nodes and devices_per_node of the cluster");
 }
 

@@ -170,7 +170,7 @@ TEST_P(Mpi, MoreRanksThanDevices) {
 TEST_P(Mpi, RanksThatDoNotDivideTheDevices) {
   const CommandOutcome run = on_ranks(2, kLm + "--mesh data=3");
   expect_told_once(run,
-                   "tessera: --mesh: the ranks cannot own equally many devices\n"
+                   "tessera: --mesh: the devices cannot be divided evenly among the ranks\n"
                    "  found:  data=3 with 3 devices, and 2 ranks\n"
                    "  wanted: a number of ranks that divides the number of devices\n"
                    "  cure:   start for example 3 ranks, or write a --mesh of 2 devices");
@@ -187,7 +187,7 @@ TEST_P(Mpi, ProcessesOfItsOwn) {
   expect_told_once(run,
                    "tessera: --isolated: a launcher such as mpirun has already started processes\n"
                    "  found:  --isolated under a launcher\n"
-                   "  wanted: either of them\n"
+                   "  wanted: one of them\n"
                    "  cure:   leave out --isolated, or start the program without the launcher");
 }
 
@@ -282,7 +282,7 @@ TEST_P(Mpi, OtherDataOnOneRank) {
   expect_told_once(
       run,
       "tessera: the processes do not have the same data\n"
-      "  found:  other data on rank 0 than on rank 1\n"
+      "  found:  the data of rank 0 differ from those of rank 1\n"
       "  wanted: files with the same contents on all machines\n"
       "  cure:   put the files into a folder that all machines share, or copy them again");
 }

@@ -81,7 +81,7 @@ TEST_F(PjrtModels, ShowTwoMemoryPlans) {
   std::istringstream text(outcome.stdout_text);
   std::string line;
   std::getline(text, line);
-  EXPECT_EQ(line, "bytes of one device");
+  EXPECT_EQ(line, "bytes per device");
   std::getline(text, line);  // the names of the columns
   std::string name;
   std::int64_t plugin = 0, host = 0;
@@ -111,10 +111,9 @@ TEST(PjrtAborts, AreToldWithTheirCure) {
       run_command(TESSERA_COMMAND, "train mlp --steps 1 --engine pjrt:" TESSERA_ABORTING_PLUGIN, "",
                   fs::temp_directory_path());
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(
-      outcome.stderr_text,
-      "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is "
-      "above. Checkpoints that were saved are intact: --resume continues from the last one.\n");
+  EXPECT_EQ(outcome.stderr_text,
+            "tessera: fault: the PJRT plugin ended the process with abort(); its own output is "
+            "above. Saved checkpoints are intact: --resume continues from the last one.\n");
 }
 
 }  // namespace

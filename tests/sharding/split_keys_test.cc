@@ -350,7 +350,7 @@ TEST(SplitKeys, AreExplained) {
   }
   const auto f = jit([](const Arrays& in) { return attention(in[0], in[1], in[2]); });
   const std::string text = f.lower(placed).explain();
-  EXPECT_NE(text.find("needs the keys of one other device after another"), std::string::npos)
+  EXPECT_NE(text.find("needs the keys of the other devices, one after another"), std::string::npos)
       << text;
   EXPECT_NE(text.find("is split over {x}"), std::string::npos) << text;
 }

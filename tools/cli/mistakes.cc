@@ -90,13 +90,13 @@ UserError unexpected_word(const CommandLine& command, const std::string& word) {
     return UserError({.what = quoted_command(command.words) + " takes one " + list_of(positionals),
                       .found = word + ", one too many",
                       .wanted = list_of(positionals) + " --FLAG VALUE",
-                      .cure = "remove it, or write its flag before it; " + help});
+                      .cure = "remove it, or put its flag in front of it; " + help});
   }
   if (!is_flag(word)) {
     return UserError({.what = quoted_command(command.words) + " takes flags only",
                       .found = word,
                       .wanted = "--FLAG VALUE",
-                      .cure = "remove it, or write its flag before it; " + help});
+                      .cure = "remove it, or put its flag in front of it; " + help});
   }
   std::vector<std::string> names;
   for (const CLI::Option* option : command.app->get_options()) {

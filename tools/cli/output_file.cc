@@ -49,9 +49,9 @@ std::string target_of(const std::string& path) {
 std::string cure_of(const std::string& path, int reason) {
   std::error_code error;
   if (reason == ENOENT && !path.empty() && !fs::exists(folder_of(path), error)) {
-    return "make its folder first: mkdir -p " + folder_of(path);
+    return "create its folder first: mkdir -p " + folder_of(path);
   }
-  if (reason == EISDIR) return "write the name of a file in it: " + path + "/NAME";
+  if (reason == EISDIR) return "add the name of a file in that folder: " + path + "/NAME";
   return "choose another path";
 }
 
@@ -65,7 +65,7 @@ void cannot_write(const std::string& flag, const std::string& path, int reason) 
   }
   throw UserError({.what = flag + ": the file cannot be written",
                    .found = path + ": " + std::strerror(reason),
-                   .wanted = "a file in a folder that exists and may be written",
+                   .wanted = "a file in an existing, writable folder",
                    .cure = cure_of(path, reason)});
 }
 
@@ -141,9 +141,9 @@ void check_folder(const std::string& flag, const std::string& path) {
   const bool is_folder = status.type() == fs::file_type::directory;
   if (is_folder && access(last.c_str(), W_OK | X_OK) == 0) return;
   const char* why = std::strerror(is_folder ? errno : ENOTDIR);
-  throw UserError({.what = flag + ": the folder cannot be made or written to",
+  throw UserError({.what = flag + ": the folder cannot be created or written to",
                    .found = path + ": " + last.string() + ": " + why,
-                   .wanted = "a folder that may be written to, or a path where one can be made",
+                   .wanted = "a writable folder, or a path where one can be created",
                    .cure = "choose another path"});
 }
 

@@ -136,13 +136,15 @@ void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
 namespace {
 
 void add_process_flags(Command& command, TrainFlags& flags) {
-  Option* isolated = command
-                         .add_flag("--isolated", flags.isolated,
-                                   "one process per device; they only exchange messages")
-                         ->disable_flag_override();
-  Option* timeout = add_number(
-      command, flags.timeout_s,
-      {.name = "--timeout", .text = "seconds for which a process may give no sign of life"});
+  Option* isolated =
+      command
+          .add_flag("--isolated", flags.isolated,
+                    "run one process per device; the processes share nothing and exchange messages")
+          ->disable_flag_override();
+  Option* timeout =
+      add_number(command, flags.timeout_s,
+                 {.name = "--timeout",
+                  .text = "seconds without a sign of life after which a process counts as failed"});
   if (!is_launched()) timeout->needs(isolated);
 }
 
@@ -162,15 +164,17 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
       ->needs(checkpoint);
   command
       .add_flag("--allow-nan", flags.allow_nan,
-                "continue, and save, when the loss or the state is no longer finite")
+                "keep training and saving when the loss or the state is no longer finite")
       ->disable_flag_override();
   command
-      .add_flag("--check-nans", flags.check_nans,
-                "name the op and the line that make the first NaN or infinity; needs more memory")
+      .add_flag(
+          "--check-nans", flags.check_nans,
+          "report the op and the source line that produce the first NaN or infinity; needs more "
+          "memory")
       ->disable_flag_override();
   command
       .add_flag("--check-indices", flags.check_indices,
-                "end with an error when an index into an array, as of a token, is out of range")
+                "stop with an error when an index into an array, such as a token, is out of range")
       ->disable_flag_override();
 }
 
@@ -186,8 +190,8 @@ void add_engine_flag(Command& command, TrainFlags& flags) {
   command
       .add_option(
           "--engine,--backend", flags.engine,
-          "host, the slow and simple reference engine, or the devices of a PJRT plugin: gpu "
-          "or pjrt:PATH[,OPTION=VALUE]...")
+          "host; reference, which is simple and slow; or the devices of a PJRT plugin: gpu or "
+          "pjrt:PATH[,OPTION=VALUE]...")
       ->capture_default_str();
 }
 
@@ -209,7 +213,7 @@ void add_train_flags(Command& command, TrainFlags& flags) {
   add_number(command, flags.learning_rate, {.name = "--lr", .text = "learning rate"});
   add_optimizer_flags(command, flags.optimizer);
   add_whole_number(command, flags.log_every,
-                   {.name = "--log-every", .text = "steps between loss lines"});
+                   {.name = "--log-every", .text = "steps between printed losses"});
   add_threads_flag(command, flags);
   command
       .add_flag("--no-bind", flags.no_bind,
@@ -217,16 +221,16 @@ void add_train_flags(Command& command, TrainFlags& flags) {
       ->disable_flag_override();
   add_whole_number(command, flags.grains,
                    {.name = "--grains",
-                    .text = "number of grains of a sum; results depend on it",
+                    .text = "number of grains that a sum is split into; results depend on it",
                     .most = 4096});
   add_choice(
       command, flags.numerics, "--numerics", {"exact", "fast", "device"},
-      "exact: the same bits on any mesh; fast: fewer bytes between devices; device: the order "
-      "of a PJRT plugin, and its default");
+      "exact: the same bits on any mesh; fast: fewer bytes between devices; device: sums in the "
+      "order of the PJRT plugin, which is the default with a plugin");
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
              "dtype of activations and matrix operands; parameters and sums are f32");
   add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16", "amx_bf16"},
-             "the unit that multiplies bf16; auto: the best one of this machine");
+             "the processor unit that multiplies bf16; auto: the best one of this machine");
   add_engine_flag(command, flags);
   add_process_flags(command, flags);
   command
@@ -239,14 +243,14 @@ void add_train_flags(Command& command, TrainFlags& flags) {
            "write the initial parameters and the first gradients to this file",
            "first.safetensors");
   add_path(command, flags.profile, "--profile",
-           "write to this folder where the time of the steps goes, and a trace of five steps for "
+           "write to this folder how the steps spend their time, and a trace of five steps for "
            "TensorBoard's profile plugin",
            "profile");
   add_checkpoint_flags(command, flags);
   add_path(command, flags.tensorboard, "--tensorboard",
            "write losses and step times to this folder, for TensorBoard", "runs/board");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
-             "a progress bar on a terminal");
+             "auto: show a progress bar on a terminal");
 }
 
 DType compute_dtype(const TrainFlags& flags) {
@@ -289,10 +293,9 @@ void apply(const TrainFlags& flags) {
     throw told_of("--dot-unit", error);
   }
   if (flags.engine != "host" && flags.engine != "reference") {
-    report_aborts(
-        "tessera: fault: the PJRT plugin ended the process with ",
-        "; what it wrote is above. "
-        "Checkpoints that were saved are intact: --resume continues from the last one.\n");
+    report_aborts("tessera: fault: the PJRT plugin ended the process with ",
+                  "; its own output is above. "
+                  "Saved checkpoints are intact: --resume continues from the last one.\n");
   }
   try {
     set_engine(flags.engine);
@@ -317,7 +320,7 @@ void check_timeout(const TrainFlags& flags) {
 void check_isolated(const Mesh& mesh) {
   constexpr std::int64_t kMostProcesses = 256;
   if (mesh.num_devices() <= kMostProcesses) return;
-  throw UserError({.what = "--isolated: the mesh has more devices than processes can be started",
+  throw UserError({.what = "--isolated: the mesh has too many devices for one process per device",
                    .found = std::to_string(mesh.num_devices()) + " devices",
                    .wanted = "at most " + std::to_string(kMostProcesses),
                    .cure = "use a smaller mesh, or leave out --isolated"});
@@ -329,7 +332,7 @@ void check_ranks(const Mesh& mesh, int num_ranks) {
   if (devices % num_ranks == 0) return;
   throw UserError({.what = num_ranks > devices
                                ? "--mesh: there are more ranks than devices"
-                               : "--mesh: the ranks cannot own equally many devices",
+                               : "--mesh: the devices cannot be divided evenly among the ranks",
                    .found = (mesh.axes().empty() ? "no mesh" : to_string(mesh)) + " with " +
                             std::to_string(devices) + (devices == 1 ? " device" : " devices") +
                             ", and " + std::to_string(num_ranks) + " ranks",
@@ -344,7 +347,7 @@ void run_launched_ranks(const TrainFlags& flags, const Mesh& mesh, std::int64_t 
   if (flags.isolated) {
     throw UserError({.what = "--isolated: a launcher such as mpirun has already started processes",
                      .found = "--isolated under a launcher",
-                     .wanted = "either of them",
+                     .wanted = "one of them",
                      .cure = "leave out --isolated, or start the program without the launcher"});
   }
   run_as_rank("tessera",

@@ -60,8 +60,8 @@ void check_same_data(std::uint64_t data_hash) {
   const auto odd = std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != *usual; });
   if (odd == all.end()) return;
   throw UserError({.what = "the processes do not have the same data",
-                   .found = "other data on rank " + std::to_string(odd - all.begin()) +
-                            " than on rank " + std::to_string(usual - all.begin()),
+                   .found = "the data of rank " + std::to_string(odd - all.begin()) +
+                            " differ from those of rank " + std::to_string(usual - all.begin()),
                    .wanted = "files with the same contents on all machines",
                    .cure = "put the files into a folder that all machines share, or copy them "
                            "again"});
@@ -79,7 +79,7 @@ void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t
   throw UserError({.what = "--heads: the number of heads does not divide the width of the model",
                    .found = "--heads " + std::to_string(heads) + " and " + width_name + " " +
                             std::to_string(width),
-                   .wanted = "a multiple of --heads for " + width_name,
+                   .wanted = "a " + width_name + " that is a multiple of --heads",
                    .cure = "write for example --heads 8 " + width_name + " 256"});
 }
 

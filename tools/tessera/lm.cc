@@ -42,11 +42,11 @@ void check(const LmFlags& flags) {
   if (model.d_model % 2 != 0) {
     throw UserError({.what = "--d-model: the width of the model is odd",
                      .found = std::to_string(model.d_model),
-                     .wanted = "an even width: the positions alternate sines and cosines",
+                     .wanted = "an even width: position embeddings alternate sines and cosines",
                      .cure = "write for example --d-model 256"});
   }
   if (flags.sample > 0 && !flags.model.is_causal) {
-    throw UserError({.what = "--sample: a model that sees the future cannot continue a text",
+    throw UserError({.what = "--sample: a model that sees later tokens cannot continue a text",
                      .found = flags.no_causal ? "--no-causal" : "neither --text nor --causal",
                      .wanted = "a causal model that is trained on text",
                      .cure = flags.no_causal ? "leave out --no-causal" : "add --text FILE"});
@@ -110,7 +110,8 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
   }
   const data::Text text = data::read_text(flags.text, flags.model.seq);
   char line[160];
-  std::snprintf(line, sizeof(line), "text       %zu bytes to train on, the last %zu held out",
+  std::snprintf(line, sizeof(line),
+                "text       %zu bytes to train on; the %zu bytes after them are held out",
                 text.train.size(), text.held_out.size());
   report.line(line);
   std::snprintf(line, sizeof(line), "entropy    unigram %.3f, bigram %.3f nats per byte",
@@ -231,7 +232,7 @@ void add_lm_flags(Command& command, LmFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
-  size("--vocab", flags.model.vocab, "number of different tokens; 256 with --text");
+  size("--vocab", flags.model.vocab, "number of tokens in the vocabulary; 256 with --text");
   add_whole_number(command, flags.model.seq,
                    {.name = "--seq", .text = "tokens per sequence", .least = 2});
   size("--d-model", flags.model.d_model, "width of the model");
@@ -240,15 +241,17 @@ void add_lm_flags(Command& command, LmFlags& flags) {
   size("--d-ff", flags.model.d_ff, "width of the hidden layer of a block");
   add_path(command, flags.text, "--text", "train on the bytes of this file; implies --causal",
            "/usr/share/common-licenses/GPL-3");
-  Option* causal =
-      command.add_flag("--causal", flags.causal, "each position sees only itself and earlier ones")
-          ->disable_flag_override();
-  command.add_flag("--no-causal", flags.no_causal, "each position sees all positions")
+  Option* causal = command
+                       .add_flag("--causal", flags.causal,
+                                 "each position attends only to itself and earlier ones")
+                       ->disable_flag_override();
+  command.add_flag("--no-causal", flags.no_causal, "each position attends to all positions")
       ->disable_flag_override()
       ->excludes(causal);
   command
-      .add_flag("--recompute-logits", flags.recompute_logits,
-                "make the logits in parts, and again in the backward pass: less memory, more work")
+      .add_flag(
+          "--recompute-logits", flags.recompute_logits,
+          "compute the logits in parts, and again in the backward pass: less memory, more work")
       ->disable_flag_override();
   add_whole_number(command, flags.sample,
                    {.name = "--sample", .text = "generate this many bytes of text at the end"});

@@ -80,11 +80,11 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
   add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "number of layers"});
   command
       .add_flag("--scan,!--loop", flags.model.use_scan,
-                "run the layers as one compiled loop (--scan, the default), or one after the other")
+                "run the layers as one compiled loop (--scan, the default) or unrolled (--loop)")
       ->disable_flag_override();
   command
       .add_flag("--logical", flags.is_logical,
-                "give dimensions logical names, which rules translate to mesh axes")
+                "annotate dimensions with logical names, which rules map to mesh axes")
       ->disable_flag_override();
 }
 

@@ -20,11 +20,12 @@ void check(const TrainFlags& flags) {
   const OptimizerFlags& o = flags.optimizer;
   if (o.schedule != "constant" && o.warmup >= decay_steps(flags)) {
     throw UserError({.what = "--warmup: the warm-up leaves no update for the decay",
-                     .found = "--warmup " + std::to_string(o.warmup) + " of " +
-                              std::to_string(decay_steps(flags)) + " updates",
-                     .wanted = "fewer updates than in --steps, or --decay-steps",
+                     .found = "--warmup " + std::to_string(o.warmup) +
+                              ", and the decay ends after " + std::to_string(decay_steps(flags)) +
+                              " updates",
+                     .wanted = "fewer than --decay-steps, by default all updates of the run",
                      .cure = "write for example --warmup " +
-                             std::to_string(decay_steps(flags) / 10) + ", or more --steps"});
+                             std::to_string(decay_steps(flags) / 10) + ", or use more --steps"});
   }
   if (o.schedule == "constant" && o.decay_steps > 0) {
     throw UserError({.what = "--decay-steps: the learning rate does not decay",
@@ -118,13 +119,13 @@ void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
                     .least = 0});
   add_whole_number(command, flags.decay_steps,
                    {.name = "--decay-steps",
-                    .text = "updates, warm-up included, after which the learning rate has decayed; "
+                    .text = "updates, including the warm-up, after which the decay has ended; "
                             "default: all updates of the run",
                     .most = 1'000'000'000});
   Option* decay = add_number(command, flags.weight_decay,
                              {.name = "--weight-decay",
                               .text = "weight decay of all parameters except biases and scales; "
-                                      "default: that of the optimiser, for all parameters",
+                                      "default: the optimiser's own value, for all parameters",
                               .has_least = true,
                               .example = "0.01"});
   command.add_flag("--decay-all", flags.decays_all, "also decay biases and scales")
@@ -132,8 +133,7 @@ void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
       ->needs(decay);
   add_number(command, flags.clip,
              {.name = "--clip",
-              .text = "scale gradients down to this norm over all parameters if theirs is larger; "
-                      "default: never",
+              .text = "clip gradients to this global norm; default: no clipping",
               .example = "1"});
   add_whole_number(
       command, flags.accumulate,

@@ -92,7 +92,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     if (steps_done != kMeasuredSteps) return false;
     const ScheduleCosts measured = measured_costs(stop_timeline(), plan_->num_stages());
     plan_->search(measured, lower);
-    report.line("plan  " + plan_->text() + "; schedule searched with the measured times");
+    report.line("plan  " + plan_->text() + "; schedule searched again with the measured times");
     return true;
   }
 
@@ -160,7 +160,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
            .cure = "write for example --heads 8 --d-model 256"});
     }
     if (flags_.batch % model.microbatches == 0) return;
-    throw UserError({.what = "--microbatches: the number does not divide the batch",
+    throw UserError({.what = "--microbatches: the number of microbatches does not divide the batch",
                      .found = "--microbatches " + std::to_string(model.microbatches) +
                               " and --batch " + std::to_string(flags_.batch),
                      .wanted = "a --batch that is a multiple of --microbatches",
@@ -195,7 +195,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                      .found = "--steps " + std::to_string(flags_.steps),
                      .wanted = "at least " + std::to_string(kMeasuredSteps + 1) + ": after " +
                                std::to_string(kMeasuredSteps) +
-                               " the schedule is searched with what their tasks took",
+                               " steps the schedule is searched again with the measured times",
                      .cure = "write for example --steps 10, or name a schedule"});
   }
 
@@ -203,7 +203,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     const bool searches = flags_.schedule == "auto" && groups_;
     if (flags_.memory_limit > 0 && !searches) {
       throw UserError(
-          {.what = "--memory-limit: no schedule is searched",
+          {.what = "--memory-limit: the limit needs a search for a schedule",
            .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
            .wanted = "--schedule auto, and groups of devices",
            .cure = "write --mesh stage=4 --schedule auto, or leave out --memory-limit"});
@@ -217,7 +217,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     throw UserError({.what = flag + ": only the host engine times the tasks of a pipeline",
                      .found = "--engine " + std::string(engine()),
                      .wanted = "the host engine",
-                     .cure = "leave out the flag, or --engine"});
+                     .cure = "leave out " + flag + ", or --engine"});
   }
 
   nlohmann::json stages_json() const {
@@ -277,19 +277,19 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
        "attention heads; their number must divide an eighth of --d-model");
   size("--layers", flags.model.layers, "transformer blocks");
   size("--microbatches", flags.model.microbatches,
-       "microbatches of a step; their number must divide --batch");
+       "microbatches per step; their number must divide --batch");
   command.add_option("--schedule", flags.schedule,
                      "the order in which groups of devices (--mesh stage=4) run their tasks: a "
-                     "name that tessera schedule takes, auto, or FILE.csv");
+                     "name that tessera schedule lists, auto, or FILE.csv");
   add_path(command, flags.timeline, "--timeline",
            "record the last step of a pipeline: FILE.svg is a picture, FILE.json a trace for "
            "chrome://tracing",
            "step.svg");
   command.add_option("--stages", flags.stages,
                      "pipeline stages; default: one per group; auto:8 cuts the model into 8 stages "
-                     "by estimated costs, auto also chooses their number");
+                     "by their estimated costs, and auto also chooses the number of stages");
   size("--memory-limit", flags.memory_limit,
-       "for --schedule auto: MiB that a device of each group may hold, as planned");
+       "for --schedule auto: the most MiB that the plan may use on a device of any group");
   add_choice(command, flags.inputs, "--inputs", {"ones", "normal"},
              "inputs and targets: all ones, or drawn from a normal distribution");
 }

@@ -47,7 +47,7 @@ std::string number_text(const char* format, double number) {
 
 [[noreturn]] void fail_limit(double limit, double least) {
   throw UserError(
-      {.what = "--memory-limit: no schedule keeps every group within it",
+      {.what = "--memory-limit: no schedule keeps every group within the limit",
        .found = number_text("--memory-limit %g", limit / kMebibyte),
        .wanted = number_text("at least %.1f, in MiB", std::ceil(least / kMebibyte * 10) / 10),
        .cure = "raise the limit, or write a larger --microbatches"});

@@ -117,7 +117,7 @@ namespace {
 std::vector<Row> kernel_rows(const std::vector<RegionTime>& kernels, double steps) {
   double total = 0;
   for (const RegionTime& kernel : kernels) total += kernel.seconds;
-  std::vector<Row> rows = {{"ms/step", "share", "times", "line", "kernel"}};
+  std::vector<Row> rows = {{"ms/step", "share", "count", "line", "kernel"}};
   for (const RegionTime& kernel : kernels) {
     const std::string line = kernel.where.file.empty() ? "" : to_string(kernel.where);
     rows.push_back({number("%.3f", kernel.seconds * 1e3 / steps),
@@ -141,7 +141,7 @@ std::string shown_rows(std::vector<Row> rows, const std::string& path) {
 /// task to run; on the devices of a plugin there is no such row.
 std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double steps,
                              double thread_seconds) {
-  std::vector<Row> rows = {{"ms/step", "share", "times", "GFLOP/s", "GB/s", "line", "region"}};
+  std::vector<Row> rows = {{"ms/step", "share", "count", "GFLOP/s", "GB/s", "line", "region"}};
   double waiting = thread_seconds;
   for (const RegionTime& region : regions) {
     waiting -= region.seconds - region.communication_seconds;
@@ -200,7 +200,7 @@ void Report::end_profile() {
     line(shown_rows(kernel_rows(kernels, static_cast<double>(num_traced_)),
                     flags_.profile + "/kernels.txt"));
   }
-  line("trace in " + trace_ + "; tensorboard --logdir " + flags_.profile);
+  line("trace in " + trace_ + "; view it with tensorboard --logdir " + flags_.profile);
 }
 
 void Report::begin_data() { start_ = std::chrono::steady_clock::now(); }

@@ -45,8 +45,9 @@ Shape shape_of(const std::string& text) {
     if (!read_number(part, size) || size < 1 || size > most) {
       throw UserError({.what = "--shape: the value is not valid",
                        .found = text.empty() ? "an empty string" : text,
-                       .wanted = "sizes of at least 1 and at most 2^40 elements, separated by "
-                                 "commas",
+                       .wanted =
+                           "sizes of at least 1, separated by commas, and at most 2^40 elements "
+                           "in all",
                        .cure = "write for example --shape 8,16"});
     }
     shape.push_back(size);
@@ -166,8 +167,9 @@ void add_reshard(Command& app) {
              "type of the elements");
   const std::string spec =
       "one entry per dimension, separated by commas: empty, an axis, or axes separated by spaces";
-  command->add_option("--from", flags->from, "the sharding of the array: " + spec);
-  command->add_option("--to", flags->to, "the sharding that it should have, in the same form");
+  command->add_option("--from", flags->from, "the present sharding of the array: " + spec);
+  command->add_option("--to", flags->to,
+                      "the sharding that the array should get, in the same form");
   add_path(*command, flags->json, "--json", "write the plan as JSON; - is standard output",
            "plan.json");
   command->callback([flags] { reshard(*flags); });

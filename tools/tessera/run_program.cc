@@ -48,10 +48,10 @@ std::vector<Array> read_inputs(const RunFlags& flags, const ImportedProgram& pro
     found.push_back(inputs.back().type());
   }
   if (found != wanted) {
-    throw UserError({.what = "--inputs: the arrays are not the arguments of the program",
+    throw UserError({.what = "--inputs: the arrays do not match the arguments of the program",
                      .found = list_of(found),
                      .wanted = list_of(wanted),
-                     .cure = "give a file for each argument, in the order of the leaves of JAX's "
+                     .cure = "give one file per argument, in the order in which JAX flattens the "
                              "arguments"});
   }
   if (mesh.axes().empty()) return inputs;
@@ -110,17 +110,18 @@ void run_program(const RunFlags& flags) {
 }  // namespace
 
 void add_run(Command& app) {
-  Command* command = app.add_subcommand("run", "run a program that jax.export has written");
+  Command* command = app.add_subcommand("run", "run a program that was exported with jax.export");
   auto flags = std::make_shared<RunFlags>();
   command->add_option("program", flags->program, "a module in StableHLO bytecode")->required();
   command->add_option(
       "--inputs", flags->inputs,
-      "a .npy file for each argument, in the order of the leaves of JAX's arguments");
+      "one .npy file per argument, in the order in which JAX flattens the arguments");
   add_path(*command, flags->outputs, "--outputs", "folder for the results: 0.npy, 1.npy, ...",
            "results");
-  command->add_option("--mesh", flags->mesh,
-                      "devices, for example data=4,model=2, or none; default: the mesh of the "
-                      "program. On another mesh its shardings have no effect");
+  command->add_option(
+      "--mesh", flags->mesh,
+      "mesh axes in order, for example data=4,model=2, or none; default: the mesh of the "
+      "program. On any other mesh, the shardings of the program have no effect");
   add_threads_flag(*command, *flags);
   add_engine_flag(*command, *flags);
   add_path(*command, flags->json, "--json", "write one JSON object; - is standard output",

@@ -92,8 +92,8 @@ void check_length(const char* flag, std::size_t length, std::size_t width, std::
   throw UserError(
       {.what = std::string(flag) + ": the number of values does not match the number of stages",
        .found = std::to_string(length) + " for " + std::to_string(stages) + " stages",
-       .wanted = std::to_string(width) + " for all stages, or " + std::to_string(all),
-       .cure = "give the same values for all stages, or those of each in turn"});
+       .wanted = std::to_string(width) + " for all stages together, or " + std::to_string(all),
+       .cure = "give one set of values for all stages, or one set per stage, in order"});
 }
 
 ScheduleCosts costs_of(const ScheduleFlags& flags) {
@@ -217,21 +217,21 @@ void add_number_flags(Command& command, ScheduleFlags& flags) {
   add_whole_number(command, flags.ranks,
                    {.name = "--ranks", .text = "groups of devices; default: one per stage"});
   add_whole_number(command, flags.microbatches,
-                   {.name = "--microbatches", .text = "microbatches of a step"});
+                   {.name = "--microbatches", .text = "microbatches per step"});
   command
       .add_option("--costs", flags.costs,
                   "times of forward pass, input gradient and weight gradient: three numbers for "
-                  "all stages, or three for each")
+                  "all stages, or three per stage")
       ->capture_default_str();
   command.add_option("--transfer", flags.transfer, "time of a transfer from one rank to another")
       ->capture_default_str();
   command
       .add_option("--memory", flags.memory,
                   "memory that a stage holds for a microbatch until its backward pass has ended: "
-                  "one number for all stages, or one for each")
+                  "one number for all stages, or one per stage")
       ->capture_default_str();
   command.add_option("--memory-limit", flags.memory_limit,
-                     "memory limit of a rank, in the unit of --memory; for `auto`");
+                     "for auto: the memory limit of a rank, in the unit of --memory");
 }
 
 }  // namespace
@@ -251,8 +251,10 @@ void add_schedule(Command& app) {
   command
       ->add_flag("--merge-stage0", flags->merge_stage0, "do not split the backward pass of stage 0")
       ->disable_flag_override();
-  add_choice(*command, flags->format, "--format", {"text", "json", "csv", "chrome", "svg"},
-             "text; json; csv, which can be read again; a trace for chrome://tracing; a picture");
+  add_choice(
+      *command, flags->format, "--format", {"text", "json", "csv", "chrome", "svg"},
+      "text; json; csv, which this command can read; chrome, a trace for chrome://tracing; svg, a "
+      "picture");
   command->callback([command, flags] { print_schedule(*command, *flags); });
 }
 

@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::int64_t>> parts_of(const MemoryPlan& pla
 }
 
 Shown memory_of(const MemoryPlan& plan) {
-  Shown shown{.text = "bytes of one device\n"};
+  Shown shown{.text = "bytes per device\n"};
   for (const auto& [name, bytes] : parts_of(plan)) {
     shown.text += cell(name, 12) + right_cell(std::to_string(bytes), 16) + "\n";
     shown.object[name] = bytes;
@@ -108,7 +108,7 @@ Shown memory_of(const MemoryPlan& plan) {
 
 /// The plan of a plugin's compiler, beside that of the host engine.
 Shown memory_beside(const MemoryPlan& plan, const MemoryPlan& host) {
-  Shown shown{.text = "bytes of one device\n" + cell("", 12) + right_cell("plugin", 16) +
+  Shown shown{.text = "bytes per device\n" + cell("", 12) + right_cell("plugin", 16) +
                       right_cell("host engine", 16) + "\n"};
   const auto wanted = parts_of(host);
   const auto found = parts_of(plan);
@@ -137,7 +137,7 @@ void add_stages(const ScheduleCosts& costs, Shown& shown) {
   char last[80];
   std::snprintf(last, sizeof(last), "the slowest stage takes %.2f times the mean\n",
                 imbalance(costs));
-  shown.text += "\nestimated for a microbatch, in ms\n" + table(rows) + last;
+  shown.text += "\nestimates per microbatch, times in ms\n" + table(rows) + last;
   shown.object["imbalance"] = imbalance(costs);
 }
 
@@ -174,14 +174,14 @@ void add_show_flags(Command& command, ShowFlags& flags) {
       "(ir, or stablehlo for other compilers), the collectives, the memory of a device, or the "
       "tasks of the groups of a pipeline");
   command
-      .add_option(
-          "--leaf", flags.leaves,
-          "a leaf of --what tiles: its path, or the end of it; may be repeated; default: all")
+      .add_option("--leaf", flags.leaves,
+                  "for --what tiles: the path of a leaf, or the end of a path; may be repeated; "
+                  "default: all leaves")
       ->allow_extra_args(false);
   command.add_option("--picture", flags.picture,
                      "draw --what tiles or graph into this file, .png or .svg");
   add_choice(command, flags.stage, "--stage", {"traced", "partitioned"},
-             "the program of --what ir: as traced, or split over the mesh");
+             "for --what ir: the program as traced, or as partitioned over the mesh");
 }
 
 void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& step,

@@ -99,7 +99,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   Report report(flags, job.work());
   job.load(report);
   check_same_data(job.data_hash());
-  auto waiting = std::make_optional<Waiting>("making the model");
+  auto waiting = std::make_optional<Waiting>("initialising the model");
   const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
   LoweredStep<J> lowered(job, shapes);
   job.prepare(lowered.facts());

@@ -169,7 +169,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     if (!train_ || (step + 1) % steps_per_epoch_ != 0) return;
     const Evaluation found = evaluate(params, *validation_, flags_.batch, mesh_);
     report.line(text_of("epoch " + std::to_string((step + 1) / steps_per_epoch_), found) +
-                " of validation");
+                " on the validation images");
     report.scalar("validation/loss", found.loss, step);
     report.scalar("validation/accuracy", found.accuracy, step);
     epochs_.push_back({{"validation_loss", found.loss}, {"validation_accuracy", found.accuracy}});
@@ -233,15 +233,15 @@ void add_vit_flags(Command& command, VitFlags& flags) {
   size("--mlp-dim", flags.model.mlp_dim, "width of the hidden layer of a block");
   size("--heads", flags.model.heads, "attention heads; their number must divide --embed");
   size("--patch", flags.model.patch, "height and width of a patch");
-  add_probability(command, flags.model.dropout, "--dropout",
-                  "the fraction of elements that is dropped");
+  add_probability(command, flags.model.dropout, "--dropout", "fraction of elements to drop");
   add_path(command, flags.data, "--data",
            "a folder with the files of CIFAR-10, in their binary or Python layout", "cifar-10");
   add_whole_number(command, flags.epochs,
                    {.name = "--epochs", .text = "passes over the training images"});
   command.add_flag("--no-flip", flags.no_flip, "do not mirror training images at random")
       ->disable_flag_override();
-  command.add_flag("--pos-embed", flags.model.has_positions, "learn an embedding of positions")
+  command
+      .add_flag("--pos-embed", flags.model.has_positions, "add a learned embedding of positions")
       ->disable_flag_override();
   add_choice(command, flags.model.init, "--init", {"xavier", "lecun"},
              "draw kernels from a uniform (xavier) or a normal (lecun) distribution");

@@ -9,34 +9,37 @@ namespace {
 
 void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
   app.add_option("FILE", flags.file,
-                 "IR text, or a StableHLO module in bytecode; - is standard input")
+                 "a file of IR text or of a StableHLO module in bytecode; - is standard input")
       ->capture_default_str();
   app.add_option("--passes", flags.passes, "run these passes in this order: a,b,c");
   app.add_option("--from", flags.from,
-                 "the first stage or pass to run; stablehlo: FILE must be a StableHLO module");
+                 "the first stage or pass to run; with stablehlo, FILE must be a StableHLO module");
   app.add_option("--to", flags.to, "the last stage or pass to run");
-  app.add_option("--differentiate", flags.differentiate,
-                 "run this stage; wrt=0,1: gradients of output 0 with respect to these inputs");
+  app.add_option(
+      "--differentiate", flags.differentiate,
+      "run this stage; wrt=0,1 adds the gradients of output 0 with respect to inputs 0 and 1");
   auto add_switch = [&](const char* name, bool& value, const char* text) {
     app.add_flag(name, value, text)->disable_flag_override();
   };
   add_switch("--simplify", flags.simplify, "run this stage");
   add_switch("--partition", flags.partition,
-             "run this stage; <...> after the type of an input is its sharding");
+             "run this stage; <...> after the type of an input gives its sharding");
   app.add_option(
       "--storage", flags.storage,
-      "inputs that are stored state, for example 0,2: they are gathered, and activations stay");
+      "inputs that are stored state, for example 0,2: --partition gathers these inputs rather than "
+      "activations");
   app.add_option("--mesh", flags.mesh,
-                 "the mesh, instead of that in the text, for example data=4,model=2");
-  app.add_option("--disable", flags.disable, "leave out these optional passes: a,b,c");
+                 "a mesh that replaces the one in the program, for example data=4,model=2");
+  app.add_option("--disable", flags.disable, "skip these optional passes: a,b,c");
   add_switch("--verify", flags.verify, "check the program before and after each pass");
   add_switch("--time", flags.time, "write the time of each pass to standard error");
   add_switch("--dump-each", flags.dump_each, "write the program after each pass to standard error");
   add_switch("--explain", flags.explain, "print the table of collectives instead of the program");
-  app.add_option("--emit", flags.emit,
-                 "print the program in another language; stablehlo: for compilers of accelerators; "
-                 "module: the text of a StableHLO module as it is");
-  add_switch("--list", flags.list, "print stages and passes");
+  app.add_option(
+      "--emit", flags.emit,
+      "print the program in another language: stablehlo, for accelerator compilers, or module, the "
+      "unchanged StableHLO module of FILE as text");
+  add_switch("--list", flags.list, "list the stages and passes");
 }
 
 int run(int argc, char** argv) {

@@ -42,7 +42,7 @@ std::vector<std::size_t> input_numbers(const std::string& flag, const std::strin
           {.what = flag + ": there is no such input",
            .found = word.empty() ? "an empty number" : word,
            .wanted = fmt::format("numbers below {}, separated by commas", function.inputs.size()),
-           .cure = "count the inputs of the function from 0"});
+           .cure = "number the inputs of the function from 0"});
     }
     numbers.push_back(number);
   }
@@ -59,8 +59,8 @@ std::vector<std::size_t> wrt_of(const std::string& text, const ir::Function& fun
     if (is_float(type.dtype)) continue;
     throw UserError({.what = flag + ": the input has no gradient",
                      .found = fmt::format("input {}: {}", number, to_string(type)),
-                     .wanted = "inputs of floats",
-                     .cure = "leave it out"});
+                     .wanted = "floating-point inputs",
+                     .cure = "leave out this input"});
   }
   return numbers;
 }
@@ -73,8 +73,8 @@ partition::PartitionOptions partition_options(const Flags& flags, const ir::Func
     if (options.inputs.back().partial.empty()) continue;
     throw UserError({.what = fmt::format("--partition: input {} is partial", i),
                      .found = to_string(function.mesh, options.inputs.back()),
-                     .wanted = "a sharding without +",
-                     .cure = "only collectives use partial values; give the input whole"});
+                     .wanted = "a sharding without a + part",
+                     .cure = "remove the + part: only collectives use partial values"});
   }
   options.is_storage.resize(function.inputs.size(), false);
   if (flags.storage.empty()) return options;
@@ -91,7 +91,7 @@ std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>
     throw UserError({.what = "--passes: the passes are chosen twice",
                      .found = has_range ? "--passes and --from or --to"
                                         : "--passes and --simplify or --partition",
-                     .wanted = "one choice",
+                     .wanted = "one of the two",
                      .cure = "keep --passes alone; it runs passes in the order of its list"});
   }
   if (!flags.passes.empty()) return named_passes(all, split_list(flags.passes));
@@ -155,8 +155,8 @@ ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
   options.verify = flags.verify;
   options.observe = [&](const ir::PassEvent& event) {
     if (flags.time) {
-      print_error(fmt::format("{:<28} {:>10.3f} ms  {} equations, then {}\n", event.pass.name,
-                              1e3 * event.seconds, event.before.equations.size(),
+      print_error(fmt::format("{:<28} {:>10.3f} ms  {} equations before, {} after\n",
+                              event.pass.name, 1e3 * event.seconds, event.before.equations.size(),
                               event.after.equations.size()));
     }
     if (flags.dump_each) {

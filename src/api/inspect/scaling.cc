@@ -26,7 +26,8 @@ void check_devices(const detail::Program& program, const Cluster& cluster, const
       {.what = "plan_step: the mesh and the cluster have different numbers of devices",
        .where = where,
        .found = fmt::format("{} devices in the mesh {}", devices, to_string(program.traced.mesh)),
-       .wanted = fmt::format("{}: {} nodes of {}", wanted, cluster.nodes, cluster.devices_per_node),
+       .wanted = fmt::format("{} devices: {} nodes with {} each", wanted, cluster.nodes,
+                             cluster.devices_per_node),
        .cure = "change the mesh, or nodes and devices_per_node of the cluster"});
 }
 

@@ -216,12 +216,12 @@ TEST_F(RunCommand, TellsWhatIsWrong) {
   const CommandOutcome outcome = run(program);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.stderr_text,
-            "tessera: --inputs: the arrays are not the arguments of the program\n"
+            "tessera: --inputs: the arrays do not match the arguments of the program\n"
             "  found:  none\n"
             "  wanted: " +
                 to_string(import_stablehlo(contents(program)).arguments()[0]) +
                 "\n"
-                "  cure:   give a file for each argument, in the order of the leaves of JAX's "
+                "  cure:   give one file per argument, in the order in which JAX flattens the "
                 "arguments\n");
   EXPECT_NE(run("missing.mlirbc").stderr_text.find("run: the program cannot be read"),
             std::string::npos);

@@ -141,7 +141,7 @@ Command* add(Command& command, const std::shared_ptr<CheckpointFlags>& flags, co
 }  // namespace
 
 void add_checkpoint(Command& app) {
-  Command* command = app.add_subcommand("checkpoint", "look at checkpoints and convert them");
+  Command* command = app.add_subcommand("checkpoint", "inspect and convert checkpoints");
   command->require_subcommand(1);
   auto flags = std::make_shared<CheckpointFlags>();
   add(*command, flags, "ls", "list the steps of a run, or the arrays of a checkpoint", list);

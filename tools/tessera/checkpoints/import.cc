@@ -41,7 +41,7 @@ std::vector<ImportRow> outcomes_of(const Imported& imported) {
   for (const checkpoint::FileTensor& tensor : imported.left) {
     rows.push_back({.name = tensor.name,
                     .type = tensor.dtype + to_string(tensor.shape),
-                    .outcome = "left out: arrays do not have this dtype"});
+                    .outcome = "left out: arrays cannot have this dtype"});
   }
   return rows;
 }
@@ -97,9 +97,9 @@ void run_import(const ImportFlags& flags) {
   if (unmatched > 0) {
     throw UserError({.what = "import: the file does not have all tensors of --like",
                      .found = flags.source + ": " + std::to_string(unmatched) +
-                              " that are missing or of another shape",
+                              " missing or with another shape",
                      .wanted = "the names and shapes of " + flags.like,
-                     .cure = "the table above tells which; import without --like writes all"});
+                     .cure = "see the table above; without --like, import writes all arrays"});
   }
   if (flags.target.empty()) return;
   check_writable("--to", flags.target);
@@ -110,17 +110,19 @@ void run_import(const ImportFlags& flags) {
 
 void add_import(Command& app) {
   Command* command =
-      app.add_subcommand("import", "make a safetensors file of the weights of another program");
+      app.add_subcommand("import", "convert the weights of another program to a safetensors file");
   auto flags = std::make_shared<ImportFlags>();
   command
-      ->add_option("file", flags->source,
-                   "np.savez's .npz, torch.save's .pt or .bin, Flax's MessagePack, safetensors")
+      ->add_option(
+          "file", flags->source,
+          "a file of np.savez (.npz), torch.save (.pt or .bin), Flax (MessagePack) or safetensors")
       ->required();
   add_path(*command, flags->target, "--to", "the file to write; without it, nothing is written",
            "model.safetensors");
-  add_path(*command, flags->like, "--like",
-           "a safetensors file of the same model: its names and shapes must be there",
-           "model.safetensors");
+  add_path(
+      *command, flags->like, "--like",
+      "a safetensors file of the same model: the imported file must have all its names and shapes",
+      "model.safetensors");
   add_path(*command, flags->json, "--json", "write the table as JSON; - is standard output",
            "import.json");
   command->callback([flags] { run_import(*flags); });

@@ -151,7 +151,7 @@ class Experiments {
     char text[128];
     std::snprintf(text, sizeof(text), "  epoch %.1f s, %.1f images/s, ", result.epoch_s,
                   result.images_per_s);
-    tell(text + size_text(result.peak_rss_bytes) + " in the process");
+    tell(text + size_text(result.peak_rss_bytes) + " of process memory at the peak");
     return result;
   }
 
@@ -181,7 +181,7 @@ class Experiments {
     } else if (result.planned_bytes > limit) {
       result.outcome = Outcome::too_large;
       result.why = "does not fit: " + size_text(limit) +
-                   (flags_.memory_limit > 0 ? " are allowed" : " are free");
+                   (flags_.memory_limit > 0 ? " is allowed" : " is free");
     }
   }
 
@@ -264,7 +264,7 @@ void add_experiments(Command& app) {
     if (option->get_name() != "--help") taken.push_back(option);
   }
   auto flags = std::make_shared<ExperimentsFlags>();
-  vit->add_option("--out", flags->out, "the folder for results.json and the charts")->required();
+  vit->add_option("--out", flags->out, "a folder for results.json and the charts")->required();
   vit->add_option("--meshes", flags->meshes, "meshes, separated by spaces")->capture_default_str();
   add_whole_numbers(*vit, flags->batches,
                     {.name = "--batches", .text = "images per step, separated by commas"});
@@ -274,9 +274,9 @@ void add_experiments(Command& app) {
        .text = "GiB of memory of this machine that a run may use; default: what is free"});
   add_whole_number(
       *vit, flags->device_memory,
-      {.name = "--device-memory", .text = "GiB of memory of a device; default: no limit"});
+      {.name = "--device-memory", .text = "GiB of memory per device; default: no limit"});
   vit->add_option("--launcher", flags->launcher,
-                  "starts each run as several ranks, for example \"mpirun -n 4\"");
+                  "a command that starts each run as several ranks, for example \"mpirun -n 4\"");
   vit->callback([flags, train_flags, taken] { run_experiments(*flags, taken); });
 }
 

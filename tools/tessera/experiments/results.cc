@@ -83,8 +83,8 @@ void Results::add(const Result& result) {
 
 std::string Results::table(const std::vector<Experiment>& order) const {
   std::vector<Row> rows = {{"mesh", "batch", "epoch", "images/s", "planned per device",
-                            "planned here, at most", "measured arrays", "measured process",
-                            "steps"}};
+                            "planned on this machine, at most", "measured arrays",
+                            "measured process", "steps"}};
   for (const Experiment& experiment : order) {
     const Result* one = any(experiment);
     if (one == nullptr) continue;

@@ -36,7 +36,7 @@ data::BytePairTokenizer read_tokenizer(const std::string& folder, std::int64_t v
                             std::to_string(tokenizer.size() - 1) + ", vocab_size is " +
                             std::to_string(vocab),
                    .wanted = "ids below vocab_size",
-                   .cure = "use vocab.json, merges.txt and config.json of one model"});
+                   .cure = "use vocab.json, merges.txt and config.json of the same model"});
 }
 
 namespace {
@@ -70,7 +70,7 @@ gpt2::Tokens prompt_ids(const std::string& prompt, const GenerateFlags& flags,
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length == 0) {
     throw UserError({.what = "--prompt: the text is empty",
-                     .found = "no token, and a model without an eos_token_id",
+                     .found = "no token, and the model has no eos_token_id",
                      .wanted = "a text to continue",
                      .cure = "write for example --prompt 'Once upon a time'"});
   }
@@ -266,14 +266,15 @@ void run_generate(const GenerateFlags& flags) {
 void add_sampling_flags(Command& command, GenerateFlags& flags) {
   add_number(command, flags.sampling.temperature,
              {.name = "--temperature",
-              .text = "below 1 likely tokens become likelier; 0: always the most likely one",
+              .text = "values below 1 favour likely tokens; 0 always takes the most likely token",
               .has_least = true});
-  add_whole_number(
-      command, flags.sampling.top_k,
-      {.name = "--top-k", .text = "only the K most likely tokens; 0: all", .least = 0});
+  add_whole_number(command, flags.sampling.top_k,
+                   {.name = "--top-k",
+                    .text = "draw only from the K most likely tokens; 0: from all tokens",
+                    .least = 0});
   command
       .add_option("--top-p", flags.sampling.top_p,
-                  "only the most likely tokens that together have this probability")
+                  "draw only from the most likely tokens that together have this probability")
       ->capture_default_str();
   add_whole_number(command, flags.seed,
                    {.name = "--seed",
@@ -284,7 +285,8 @@ void add_sampling_flags(Command& command, GenerateFlags& flags) {
 
 void add_device_flags(Command& command, GenerateFlags& flags) {
   command
-      .add_option("--mesh", flags.mesh, "mesh axes, for example data=2 to split sequences, or none")
+      .add_option("--mesh", flags.mesh,
+                  "mesh axes, for example data=2 to split the sequences, or none")
       ->capture_default_str();
   add_choice(command, flags.params, "--params", {"replicated", "fsdp"},
              "how parameters are sharded");
@@ -304,17 +306,18 @@ void add_generate_gpt2(Command& generate) {
            "a folder with config.json, model.safetensors, vocab.json and merges.txt", "gpt2")
       ->required();
   command
-      ->add_option("--prompt", flags->prompts,
-                   "the text to continue, in UTF-8; may be repeated: prompts with equally many "
-                   "tokens are continued together")
+      ->add_option(
+          "--prompt", flags->prompts,
+          "the text to continue, in UTF-8; may be repeated: prompts with the same number of "
+          "tokens are continued together")
       ->allow_extra_args(false)
       ->required();
   add_whole_number(*command, flags->tokens,
-                   {.name = "--tokens", .text = "how many tokens to add at most"});
+                   {.name = "--tokens", .text = "generate at most this many tokens"});
   add_whole_number(
       *command, flags->sequences,
-      {.name = "--sequences", .text = "how many continuations of each prompt", .most = 4096});
-  command->add_option("--stop", flags->stop, "texts before which a continuation ends");
+      {.name = "--sequences", .text = "number of continuations of each prompt", .most = 4096});
+  command->add_option("--stop", flags->stop, "end a continuation before the first of these texts");
   add_sampling_flags(*command, *flags);
   add_device_flags(*command, *flags);
   add_path(*command, flags->json, "--json", "write one JSON object; - is standard output",

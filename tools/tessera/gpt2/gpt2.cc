@@ -53,8 +53,9 @@ gpt2::Config config_of(const Gpt2Flags& flags) {
     throw UserError({.what = "gpt2: no model is given",
                      .found = "neither --weights nor --config",
                      .wanted = "a folder with config.json, vocab.json and merges.txt",
-                     .cure = "add --weights DIR to continue from weights, or --config DIR to begin "
-                             "from random ones"});
+                     .cure =
+                         "add --weights DIR to start from its weights, or --config DIR to start "
+                         "from random ones"});
   }
   gpt2::Config config = gpt2::read_config(flags.folder());
   config.dtype = compute_dtype(flags);
@@ -114,8 +115,8 @@ TokenizedText tokenized(const Gpt2Flags& flags, std::int64_t length, std::int64_
   };
   const std::vector<std::int32_t> train = encoded(text.train);
   const std::vector<std::int32_t> held_out = encoded(text.held_out);
-  report.line("text       " + std::to_string(train.size()) + " tokens to train on, the last " +
-              std::to_string(held_out.size()) + " held out");
+  report.line("text       " + std::to_string(train.size()) + " tokens to train on; the " +
+              std::to_string(held_out.size()) + " tokens after them are held out");
   return {.train = data::shuffled(windows_of(train, length, "train on"), kOrderSeed),
           .held_out = windows_of(held_out, length, "be held out")};
 }
@@ -225,21 +226,26 @@ void add_gpt2_flags(Command& command, Gpt2Flags& flags) {
       add_path(command, flags.weights, "--weights",
                "a folder with config.json, model.safetensors, vocab.json and merges.txt", "gpt2");
   add_path(command, flags.config, "--config",
-           "the same without weights: parameters begin as random numbers", "gpt2")
+           "a folder with the same files except the weights: parameters start from random values",
+           "gpt2")
       ->excludes(weights);
   add_path(command, flags.text, "--text", "train on this text file, in UTF-8",
            "/usr/share/common-licenses/GPL-3");
   add_whole_number(
       command, flags.seq,
-      {.name = "--seq", .text = "tokens per sequence; default: 128 or all positions", .least = 2});
+      {.name = "--seq",
+       .text = "tokens per sequence; default: 128, or all positions of a model with fewer",
+       .least = 2});
   command
-      .add_flag("--recompute-logits", flags.recompute_logits,
-                "make the logits in parts, and again in the backward pass: less memory, more work")
+      .add_flag(
+          "--recompute-logits", flags.recompute_logits,
+          "compute the logits in parts, and again in the backward pass: less memory, more work")
       ->disable_flag_override();
-  add_probability(command, flags.dropout, "--dropout",
-                  "the fraction of elements of embeddings and of what blocks add that is dropped");
+  add_probability(
+      command, flags.dropout, "--dropout",
+      "fraction of elements to drop from embeddings and from the outputs of attention and MLP");
   add_probability(command, flags.attention_dropout, "--attention-dropout",
-                  "the fraction of the probabilities of attention that is dropped");
+                  "fraction of attention probabilities to drop");
   add_path(command, flags.save, "--save",
            "write the trained model to this folder, in the layout of --weights", "tuned");
 }

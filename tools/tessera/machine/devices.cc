@@ -95,7 +95,7 @@ void show_devices(const TrainFlags& flags) {
                  {"vector", std::string(instruction_set())},
                  {"bf16", std::string(dot_unit())},
                  {"memory", size_text(machine.memory) + ", of which " +
-                                size_text(machine.free_memory) + " are free"},
+                                size_text(machine.free_memory) + " is free"},
                  {"engines", "host, reference, pjrt"}}) +
           gap + devices_text(mesh) + text_of(accelerator()));
   }

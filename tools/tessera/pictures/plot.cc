@@ -91,7 +91,7 @@ void add_plot(Command& app) {
   auto flags = std::make_shared<PlotFlags>();
   command->add_option("files", flags->files, "reports of runs")->required();
   add_choice(*command, flags->what, "--what", {"loss", "accuracy", "validation-loss"},
-             "the loss of each step, or the accuracy or loss of the validation after each epoch");
+             "the loss of each step, or the validation accuracy or loss after each epoch");
   command
       ->add_option(
           "--label", flags->labels,

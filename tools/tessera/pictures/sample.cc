@@ -51,7 +51,7 @@ void draw_sample(const SampleFlags& flags) {
 }  // namespace
 
 void add_data(Command& app) {
-  Command* data = app.add_subcommand("data", "look at training data");
+  Command* data = app.add_subcommand("data", "inspect training data");
   data->require_subcommand(1);
   Command* sample = data->add_subcommand("sample", "draw what a model is trained on");
   sample->require_subcommand(1);

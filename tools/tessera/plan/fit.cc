@@ -48,10 +48,13 @@ void complete(PlanFlags& plan, std::int64_t devices) {
 void check_mesh(const Mesh& mesh, const std::string& axis, const PlanFlags& plan) {
   const std::int64_t wanted = plan.nodes * plan.devices_per_node;
   if (mesh.num_devices() == wanted) return;
+  const auto count = [](std::int64_t devices) {
+    return std::to_string(devices) + (devices == 1 ? " device" : " devices");
+  };
   throw UserError(
-      {.what = "--mesh: the mesh has another number of devices than the cluster",
-       .found = to_string(mesh) + ": " + std::to_string(mesh.num_devices()),
-       .wanted = std::to_string(wanted) + ": " + cluster_text(plan),
+      {.what = "--mesh: the mesh and the cluster have different numbers of devices",
+       .found = to_string(mesh) + ": " + count(mesh.num_devices()),
+       .wanted = count(wanted) + ": " + cluster_text(plan),
        .cure = "write --mesh " + to_string(scaled(mesh, axis, wanted)) + ", or leave out --mesh"});
 }
 

@@ -59,16 +59,17 @@ std::string head_text(const Planned& planned, const Cluster& cluster, const Plan
       {"cluster", count(cluster.nodes, "node") + " with " +
                       count(cluster.devices_per_node, "device") + " each, --mesh " + planned.mesh +
                       " --batch " + std::to_string(flags.batch)},
-      {"device", quantity_text(cluster.flops, Quantity::flop_rate) + " in products, " +
+      {"device", quantity_text(cluster.flops, Quantity::flop_rate) + " in matrix products, " +
                      quantity_text(cluster.memory_bandwidth, Quantity::byte_rate) +
-                     " in other work" + (is_measured ? ", measured here unless given" : "")},
+                     " in other work" +
+                     (is_measured ? ", measured on this machine unless given" : "")},
       {"links",
        link_text(cluster.node_bandwidth, cluster.node_latency) + " between devices of a node"}};
   if (cluster.nodes > 1) {
     rows.push_back({"", link_text(cluster.bandwidth, cluster.latency) +
                             " between nodes, shared by the devices of a node"});
   }
-  if (!cluster.overlaps) rows.push_back({"", "a device that communicates does not compute"});
+  if (!cluster.overlaps) rows.push_back({"", "a device does not compute while it communicates"});
   return table(rows);
 }
 
@@ -87,9 +88,9 @@ std::string times_text(const Planned& planned, const StepPlan& step) {
     rows.push_back({"idle", time_text(device.idle),
                     percent(device.idle, step.seconds) + ", waiting for tasks of other groups"});
   }
-  rows.push_back({"memory", size_text(device.memory), "on a device, as planned"});
+  rows.push_back({"memory", size_text(device.memory), "planned for a device"});
   rows.push_back({"received", bytes_text(step.bytes_within() + step.bytes_between()),
-                  "by a device: " + bytes_text(step.bytes_within()) + " within the node, " +
+                  "per device: " + bytes_text(step.bytes_within()) + " within the node, " +
                       bytes_text(step.bytes_between()) + " from other nodes"});
   return table(rows);
 }
@@ -135,9 +136,9 @@ std::string note_of(const TrainFlags& flags, const std::string& axis) {
   const std::int64_t shards = mesh.axis_size(axis);
   if (flags.grains % shards == 0) return "";
   const std::string cure = shards <= 4096 ? "--grains " + std::to_string(shards) + " or " : "";
-  return "\nnote: sums of " + std::to_string(flags.grains) + " grains over the " +
-         std::to_string(shards) + " shards of " + axis + " are gathered; with " + cure +
-         "--numerics fast devices reduce them\n";
+  return "\nnote: with --grains " + std::to_string(flags.grains) + ", sums over the " +
+         std::to_string(shards) + " shards of " + axis + " gather their terms; with " + cure +
+         "--numerics fast, the devices reduce them\n";
 }
 
 json json_of(const StepPlan& step) {
@@ -198,25 +199,26 @@ void add_plan_flags(Command& command, PlanFlags& flags) {
                    {.name = "--nodes", .text = "machines; default: 1", .most = 16384});
   add_whole_number(command, flags.devices_per_node,
                    {.name = "--devices-per-node",
-                    .text = "devices of a machine; default: what the mesh needs",
+                    .text = "devices per machine; default: as many as the mesh needs",
                     .most = 16384});
   const auto add = [&](const char* name, std::string& value, const char* text) {
     Option* option = command.add_option(name, value, text);
     if (!value.empty()) option->capture_default_str();
   };
   add("--bandwidth", flags.bandwidth,
-      "what the link of a node sends and receives; its devices share it");
-  add("--latency", flags.latency, "of a message from node to node");
+      "speed at which the link of a node sends and receives; the devices of the node share it");
+  add("--latency", flags.latency, "latency of a message from node to node");
   add("--node-bandwidth", flags.node_bandwidth,
-      "what a device sends to and receives from devices of its node");
-  add("--node-latency", flags.node_latency, "of a message within a node");
+      "speed at which a device sends to and receives from other devices of its node");
+  add("--node-latency", flags.node_latency, "latency of a message within a node");
   add("--flops", flags.flops,
-      "what a device computes in matrix products, for example 20TFLOP/s; default: measured with "
-      "the threads of this machine");
+      "speed of a device in matrix products, for example 20TFLOP/s; default: measured with the "
+      "threads of this machine");
   add("--memory-bandwidth", flags.memory_bandwidth,
-      "what a device reads and writes in all other work, for example 1TB/s; default: measured");
+      "bytes that a device reads and writes per second in all other work, for example 1TB/s; "
+      "default: measured");
   command
-      .add_flag("--no-overlap", flags.no_overlap, "a device computes nothing while it communicates")
+      .add_flag("--no-overlap", flags.no_overlap, "a device does not compute while it communicates")
       ->disable_flag_override();
   add_whole_number(command, flags.top,
                    {.name = "--top",
@@ -226,7 +228,7 @@ void add_plan_flags(Command& command, PlanFlags& flags) {
 
 Cluster cluster_of(const PlanFlags& plan, const TrainFlags& flags) {
   if (flags.engine != "host") {
-    throw UserError({.what = "--engine: only programs of the host engine are planned",
+    throw UserError({.what = "--engine: only programs for the host engine can be planned",
                      .found = "--engine " + flags.engine,
                      .wanted = "--engine host",
                      .cure = "leave out --engine"});
