@@ -28,10 +28,10 @@ std::size_t Buffer::num_bytes() const {
 tessera::plugin::TilePtr Buffer::tile() const {
   const std::lock_guard lock(mutex_);
   if (tile_ != nullptr) return tile_;
-  throw UserError({.what = "tessera: an array was deleted or donated, and has no values any more",
-                   .wanted = "an array that was not given away",
-                   .cure = "use what the call returned, or take the argument out of "
-                           "donate_argnums"});
+  throw UserError(
+      {.what = "tessera: the array was deleted or donated, so it no longer has values",
+       .wanted = "an array that has not been deleted or donated",
+       .cure = "use the array that the call returned, or remove the argument from donate_argnums"});
 }
 
 bool Buffer::is_deleted() const {
@@ -78,7 +78,7 @@ void from_host(abi::BufferFromHost& a) {
   if (width == 0) {
     throw UserError({.what = "tessera: arrays of this element type are not supported",
                      .found = "element type number " + std::to_string(static_cast<int>(a.type)),
-                     .wanted = "elements of whole bytes",
+                     .wanted = "elements that take whole bytes",
                      .cure = "convert the array before it is put on a device"});
   }
   abi::Memory* const memory = a.memory != nullptr ? a.memory : a.device->memories[0];
@@ -113,8 +113,9 @@ void to_host(abi::BufferToHost& a) {
     return;
   }
   if (a.data_size < bytes || is_other_order(*a.buffer, a.layout)) {
-    throw UserError({.what = "tessera: an array cannot be read into this memory",
-                     .found = std::to_string(a.data_size) + " bytes, or another order of elements",
+    throw UserError({.what = "tessera: the array cannot be copied to this memory",
+                     .found = std::to_string(a.data_size) +
+                              " bytes, or an order of elements other than row-major",
                      .wanted = std::to_string(bytes) + " bytes, row-major",
                      .cure = "read it with numpy.asarray"});
   }

@@ -28,10 +28,10 @@ bool Completion::is_done() const {
 namespace {
 
 FailurePtr endless_wait() {
-  const UserError error({.what = "tessera: a function in Python waits for a program that runs "
-                                 "after the one that calls it",
+  const UserError error({.what = "tessera: a Python function waits for a program that runs after "
+                                 "the program that calls the function",
                          .found = "an array that is not computed yet",
-                         .wanted = "arrays that were computed before",
+                         .wanted = "arrays that were computed before the call",
                          .cure = "pass the array to the function as an argument"});
   return std::make_shared<const Failure>(Failure{abi::kInvalidArgument, error.what()});
 }

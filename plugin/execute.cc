@@ -60,7 +60,7 @@ void Call::run() {
 }
 
 [[noreturn]] void fail_arguments(const std::string& found, const std::string& wanted) {
-  throw UserError({.what = "tessera: a program is called with other arguments",
+  throw UserError({.what = "tessera: the call does not match the compiled program",
                    .found = found,
                    .wanted = wanted,
                    .cure = "call the jitted function, which compiles again when arguments change"});
@@ -74,8 +74,8 @@ std::vector<TilePtr> tiles_of(const abi::Execute& a, std::size_t number, const P
     abi::Buffer& buffer = *a.arguments[device][number];
     const std::size_t tile = port.tile_of[device];
     if (buffer.type != port.type || buffer.dims != port.dims[tile]) {
-      fail_arguments("argument " + std::to_string(number) + " with another type or shape",
-                     "the types for which it was compiled");
+      fail_arguments("argument " + std::to_string(number) + " with a different type or shape",
+                     "the types and shapes that the program was compiled for");
     }
     TilePtr held = buffer.tile();
     if (is_donated) buffer.release();
@@ -86,7 +86,8 @@ std::vector<TilePtr> tiles_of(const abi::Execute& a, std::size_t number, const P
 
 void check_call(const abi::Execute& a) {
   const CompiledProgram& compiled = *a.loaded->compiled;
-  if (a.loaded->is_deleted) fail_arguments("a program that was deleted", "one that exists");
+  if (a.loaded->is_deleted)
+    fail_arguments("a program that was deleted", "a program that has not been deleted");
   if (a.num_arguments != compiled.arguments.size() || a.num_devices != compiled.num_partitions) {
     fail_arguments(std::to_string(a.num_arguments) + " arguments on " +
                        std::to_string(a.num_devices) + " devices",

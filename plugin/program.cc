@@ -143,7 +143,7 @@ void show(const detail::ModuleProgram& program, const std::string& code) {
 
 void check_options(const CompileOptions& options, std::size_t num_devices) {
   if (options.num_replicas != 1) {
-    throw UserError({.what = "tessera: a program of several replicas is not supported",
+    throw UserError({.what = "tessera: a program with several replicas is not supported",
                      .found = std::to_string(options.num_replicas) + " replicas",
                      .wanted = "one replica, split over devices",
                      .cure = "use jax.jit with shardings, or jax.shard_map, instead of jax.pmap"});
@@ -160,10 +160,10 @@ void check_options(const CompileOptions& options, std::size_t num_devices) {
 void compile(abi::Compile& a) {
   const std::string_view format(a.program->format, a.program->format_size);
   if (format != "mlir") {
-    throw UserError({.what = "tessera: a program comes in an unknown form",
+    throw UserError({.what = "tessera: the format of the program is unknown",
                      .found = std::string(format),
                      .wanted = "mlir",
-                     .cure = "use one of the versions of JAX that docs/jax.md names"});
+                     .cure = "use one of the versions of JAX that docs/jax.md lists"});
   }
   CompileOptions options = read_compile_options({a.options, a.options_size});
   check_options(options, a.client->devices.size());

@@ -112,10 +112,10 @@ CompileOptions read_compile_options(std::string_view bytes) {
       }
     }
   } catch (const protozero::exception& error) {
-    throw UserError({.what = "tessera: the options of the compiler cannot be read",
+    throw UserError({.what = "tessera: the compile options cannot be read",
                      .found = error.what(),
-                     .wanted = "a message CompileOptionsProto",
-                     .cure = "use one of the versions of JAX that docs/jax.md names"});
+                     .wanted = "a CompileOptionsProto message",
+                     .cure = "use one of the versions of JAX that docs/jax.md lists"});
   }
   return options;
 }

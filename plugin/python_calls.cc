@@ -40,18 +40,20 @@ class PythonFunction {
             std::span<std::byte* const> results) const {
     Registered& python = registered();
     const std::shared_lock lock(python.mutex);
-    if (python.calls.call == nullptr) throw RuntimeFault("Python has ended");
+    if (python.calls.call == nullptr)
+      throw RuntimeFault("the Python interpreter has already shut down");
     std::string failure;
     {
       const run::WithinTask scope;  // the function may call programs
       python.calls.call(number_, arguments.data(), results.data(), &failure);
     }
     if (failure.empty()) return;
-    throw UserError({.what = "tessera: a function in Python failed",
+    throw UserError({.what = "tessera: a Python function that the program calls failed",
                      .where = where_,
                      .found = failure,
-                     .wanted = "a function that returns what it was declared to",
-                     .cure = "mend the function, or catch the exception in it"});
+                     .wanted = "a function that raises no exception and returns results of the "
+                               "declared shapes and dtypes",
+                     .cure = "fix the function, or catch the exception inside it"});
   }
 
  private:

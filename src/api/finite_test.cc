@@ -48,8 +48,9 @@ TEST(CheckFinite, NamesTheOpAndItsLine) {
   });
   const Mistake mistake = mistake_of(f, x);
   EXPECT_EQ(mistake.where.line, line);
-  EXPECT_NE(mistake.found.find("; first log f32[8,3] with "), std::string::npos) << mistake.found;
-  EXPECT_NE(mistake.found.find("of 24 elements, from finite operands"), std::string::npos);
+  EXPECT_NE(mistake.found.find("; first in log f32[8,3] with "), std::string::npos)
+      << mistake.found;
+  EXPECT_NE(mistake.found.find("of 24 elements, computed from finite operands"), std::string::npos);
 }
 
 TEST(CheckFinite, ChangesNoBits) {
@@ -71,7 +72,7 @@ TEST(CheckFinite, LooksIntoLoops) {
     return std::get<1>(scan(step, scalar(2.5F), a));
   });
   const Mistake mistake = mistake_of(f, numbers({6, 2}, 3));
-  EXPECT_NE(mistake.found.find("first sqrt f32[] with 1 NaN of 1 elements"), std::string::npos)
+  EXPECT_NE(mistake.found.find("first in sqrt f32[] with 1 NaN of 1 elements"), std::string::npos)
       << mistake.found;
 }
 
@@ -79,7 +80,8 @@ TEST(CheckFinite, LooksIntoDerivatives) {
   const auto f =
       checked([](const Array& a) { return grad([](const Array& b) { return sum(sqrt(b)); })(a); });
   const Mistake mistake = mistake_of(f, zeros({3}));
-  EXPECT_NE(mistake.found.find("3 infinite of 3 elements, from finite operands"), std::string::npos)
+  EXPECT_NE(mistake.found.find("3 infinite of 3 elements, computed from finite operands"),
+            std::string::npos)
       << mistake.found;
 }
 
@@ -87,7 +89,7 @@ TEST(CheckFinite, LooksIntoDerivatives) {
 TEST(CheckFinite, NamesLargeProducts) {
   const auto f = checked([](const Array& a) { return sum(matmul(a * 1e30F, a * 1e30F)); });
   const Mistake mistake = mistake_of(f, ones({128, 128}));
-  EXPECT_NE(mistake.found.find("first dot_general f32[128,128] with 16384 infinite of 16384"),
+  EXPECT_NE(mistake.found.find("first in dot_general f32[128,128] with 16384 infinite of 16384"),
             std::string::npos)
       << mistake.found;
 }
@@ -98,7 +100,8 @@ TEST(CheckFinite, FollowsNaNsBeforeInfinities) {
     return exp(masked) + log(a);
   });
   const Mistake mistake = mistake_of(f, array({1.0F, 2.0F, -3.0F, 4.0F}));
-  EXPECT_NE(mistake.found.find("first log f32[4] with 1 NaN"), std::string::npos) << mistake.found;
+  EXPECT_NE(mistake.found.find("first in log f32[4] with 1 NaN"), std::string::npos)
+      << mistake.found;
 }
 
 TEST(CheckFinite, NamesTheArgument) {
@@ -157,7 +160,7 @@ TEST(CheckFinite, FindsWhatIsPlantedInRandomChains) {
     });
     const Mistake mistake = mistake_of(f, numbers({4, 4}, static_cast<int>(seed)));
     EXPECT_EQ(mistake.where.line, line);
-    EXPECT_NE(mistake.found.find("first log f32[4,4] with 16 NaN of 16"), std::string::npos)
+    EXPECT_NE(mistake.found.find("first in log f32[4,4] with 16 NaN of 16"), std::string::npos)
         << mistake.found;
   }
 }

@@ -28,11 +28,12 @@ void check_dtypes(const ir::Function& function) {
     if (host::computes_f64(equation)) continue;
     for (const ir::ValueId id : equation.operands) {
       if (function.type(id).dtype != DType::f64) continue;
-      throw UserError({.what = *equation.op->name + ": the host engine does not compute it in f64",
-                       .where = equation.span,
-                       .found = to_string(function.type(id)),
-                       .wanted = "f32, bf16 or f16",
-                       .cure = "use astype(x, DType::f32), or set_engine(\"reference\")"});
+      throw UserError(
+          {.what = *equation.op->name + ": the host engine cannot compute this op in f64",
+           .where = equation.span,
+           .found = to_string(function.type(id)),
+           .wanted = "f32, bf16 or f16",
+           .cure = "use astype(x, DType::f32), or set_engine(\"reference\")"});
     }
   }
 }

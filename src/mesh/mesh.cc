@@ -22,7 +22,7 @@ std::string axis_list(const Mesh& mesh) {
 std::string axis_names(const Mesh& mesh) {
   std::string text;
   for (const MeshAxis& axis : mesh.axes()) text += (text.empty() ? "" : ", ") + axis.name;
-  return text.empty() ? "no axis: every entry none" : "one of the axes " + text;
+  return text.empty() ? "no axis names: the mesh has no axes" : "one of the axes " + text;
 }
 
 }  // namespace
@@ -44,13 +44,14 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
   for (const SpecEntry& entry : spec.entries()) {
     for (const std::string& axis : entry.axes) {
       if (mesh.axes().empty()) {
-        throw UserError({.what = subject + ": there is no mesh for axis '" + axis + "'",
-                         .where = where,
-                         .found = to_string(spec) + " without a mesh",
-                         .wanted = "a mesh with this axis",
-                         .cure = "give a mesh: arrays on a mesh, a use_mesh scope around the call, "
-                                 "or --mesh " +
-                                 axis + "=8"});
+        throw UserError(
+            {.what = subject + ": there is no mesh for axis '" + axis + "'",
+             .where = where,
+             .found = to_string(spec) + " without a mesh",
+             .wanted = "a mesh with this axis",
+             .cure =
+                 "put the arrays on a mesh, wrap the call in a use_mesh scope, or pass --mesh " +
+                 axis + "=8"});
       }
       if (!mesh.has_axis(axis)) {
         throw UserError(

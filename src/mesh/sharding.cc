@@ -89,8 +89,8 @@ Sharding closed_sharding_for(const Mesh& mesh, const PartitionSpec& spec, const 
                    .where = where,
                    .found = to_string(spec) + " for " + to_string(described),
                    .wanted = "none, an axis or axes for every dimension",
-                   .cure = "write none or the axes; only with_sharding_constraint leaves a "
-                           "dimension open"});
+                   .cure = "write none or axis names; only with_sharding_constraint may leave a "
+                           "dimension unconstrained"});
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
          .found = fmt::format("{} for {} on {}: size {} in {} shards of {} or {}", to_string(spec),
                               to_string(type), to_string(mesh), size, count, size / count,
                               size / count + 1),
-         .wanted = fmt::format("a size that {} divides ({}), since `strict` is set", count,
+         .wanted = fmt::format("a size divisible by {} ({}), because `strict` is set", count,
                                axis_sizes(mesh, spec.entries()[dim])),
          .cure = fmt::format("make the size {}, split another dimension, or leave out strict; "
                              "shards may then differ in size by one",

@@ -44,9 +44,9 @@ class RankTimes {
     if (found == times_.end()) {
       throw UserError({.what = "measured: " + to_string(task) + " was not recorded",
                        .where = where,
-                       .found = fmt::format("no time of this task on rank {}", rank),
-                       .wanted = "a step of this schedule, recorded from its start to its end",
-                       .cure = "call start_timeline, then the step, then stop_timeline"});
+                       .found = fmt::format("no recorded time for this task on rank {}", rank),
+                       .wanted = "a complete recording of a step with this schedule",
+                       .cure = "call start_timeline before the step and stop_timeline after it"});
     }
     const TaskTime time = found->second;
     times_.erase(found);

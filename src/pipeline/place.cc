@@ -24,7 +24,7 @@ namespace {
                    .where = where,
                    .found = "nothing at " + to_string(position),
                    .wanted = "at least one task",
-                   .cure = "leave out idle positions: ranks wait on their own"});
+                   .cure = "leave out idle positions: a rank waits for its inputs by itself"});
 }
 
 [[noreturn]] void bad_double(const Task& task, const Position& first, const Position& second,
@@ -32,7 +32,7 @@ namespace {
   throw UserError({.what = "schedule: the work of " + to_string(task) + " is listed twice",
                    .where = where,
                    .found = to_string(first) + ", and " + to_string(second),
-                   .wanted = "each task once: fwd, and bwd or bwdA with bwdW",
+                   .wanted = "each task once: fwd, and either bwd or both bwdA and bwdW",
                    .cure = "remove " + to_string(task) + " at " + to_string(second)});
 }
 
@@ -40,8 +40,8 @@ namespace {
                            const Span& where) {
   throw UserError({.what = "schedule: " + to_string(task) + " is on the wrong rank",
                    .where = where,
-                   .found = to_string(task) + " at " + to_string(position) + ", where rank " +
-                            std::to_string(rank) + " has stage " + std::to_string(task.stage),
+                   .found = to_string(task) + " at " + to_string(position) + ", but stage " +
+                            std::to_string(task.stage) + " is on rank " + std::to_string(rank),
                    .wanted = "all tasks of a stage on one rank",
                    .cure = "move it to rank " + std::to_string(rank)});
 }
@@ -54,7 +54,7 @@ namespace {
        .found = "no rank has it",
        .wanted = "every task of " + std::to_string(placed.num_stages) + " stages and " +
                  std::to_string(placed.num_microbatches) +
-                 " microbatches: fwd, and bwd or bwdA with bwdW",
+                 " microbatches: fwd, and either bwd or both bwdA and bwdW",
        .cure = "add it" + (rank < 0 ? " to a rank" : " to rank " + std::to_string(rank))});
 }
 

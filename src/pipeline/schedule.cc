@@ -83,8 +83,8 @@ void check_rounds(const ScheduleRecord& record, const Sizes& sizes, const Span& 
                            " cannot be divided into equal rounds",
                    .where = where,
                    .found = std::to_string(num) + " microbatches in " + std::to_string(rounds) +
-                            " rounds: one for every " + std::to_string(sizes.num_ranks) +
-                            " microbatches, rounded down",
+                            " rounds (one per " + std::to_string(sizes.num_ranks) +
+                            " microbatches, rounded down)",
                    .wanted = "a multiple of " + std::to_string(rounds),
                    .cure = "use " + std::to_string(num - num % sizes.num_ranks) + " or " +
                            std::to_string(num - num % sizes.num_ranks + sizes.num_ranks) +
@@ -152,7 +152,7 @@ ScheduleTasks schedule_tasks(std::string_view name, const ScheduleOptions& optio
                      .where = where,
                      .found = "fuse_steady_state",
                      .wanted = "Interleaved1F1B or KimiK2",
-                     .cure = "leave it out, or use Interleaved1F1B"});
+                     .cure = "leave out fuse_steady_state, or use Interleaved1F1B"});
   }
   const Sizes sizes{options.num_stages, options.mpmd_dim, num_microbatches,
                     options.fuse_steady_state};
@@ -172,7 +172,7 @@ std::string schedule_doc(std::string_view name) { return std::string(record_of(n
 
 ScheduleTasks FixedSchedule::tasks(std::int64_t num, std::source_location where) const {
   if (num == num_microbatches) return list;
-  throw UserError({.what = "schedule: the listed tasks are for another number of microbatches",
+  throw UserError({.what = "schedule: the task lists are for a different number of microbatches",
                    .where = where,
                    .found = std::to_string(num) + " microbatches",
                    .wanted = std::to_string(num_microbatches),

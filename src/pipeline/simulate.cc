@@ -48,11 +48,12 @@ void check_costs(const ScheduleCosts& costs, std::int64_t num_stages, const Span
   }
   auto check = [&](const char* name, double value) {
     if (value >= 0 && value < 1e300) return;
-    throw UserError({.what = std::string("schedule: the cost ") + name + " is not a time or size",
-                     .where = where,
-                     .found = number(value),
-                     .wanted = "a number of at least 0",
-                     .cure = "give the measured value, or leave it out"});
+    throw UserError(
+        {.what = std::string("schedule: the cost ") + name + " is not a valid time or size",
+         .where = where,
+         .found = number(value),
+         .wanted = "a number of at least 0",
+         .cure = "give the measured value, or leave it out"});
   };
   check("transfer", costs.transfer);
   for (const StageCosts& stage : costs.stages) {

@@ -177,7 +177,7 @@ class Walker {
                       .where = where,
                       .found = task + " at " + to_string(wait.at) + " needs " + needed +
                                ", which is at position " + std::to_string(wait.needed_at.index),
-                      .wanted = "every task after those that it needs",
+                      .wanted = "every task after the tasks that it needs",
                       .cure = "move " + task + " after " + needed});
   }
 
@@ -191,7 +191,7 @@ class Walker {
         {.what = "schedule: ranks wait for each other",
          .where = where,
          .found = found,
-         .wanted = "lists in which every rank can run to its end",
+         .wanted = "task lists that every rank can run to the end",
          .cure = "move " + to_string(chain[0].task) + " after " + to_string(chain.back().needed)});
   }
 

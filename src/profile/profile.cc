@@ -26,20 +26,19 @@ Space space_of(const Trace& trace, const std::string& host, std::int64_t start_n
   space.planes.push_back(host_plane(traced));
   if (!is_accelerated) space.planes.push_back(metadata_plane(traced));
   if (is_accelerated && trace.accelerator->num_lost > 0) {
-    space.warnings.push_back(
-        fmt::format("{} calls of the accelerator at the end of the trace were not recorded: "
-                    "record fewer steps",
-                    trace.accelerator->num_lost));
+    space.warnings.push_back(fmt::format(
+        "{} accelerator calls at the end of the trace were not recorded; record fewer steps",
+        trace.accelerator->num_lost));
   }
   if (trace.engine.num_lost > 0) {
     space.warnings.push_back(
-        fmt::format("{} parts of ops at the end of the trace were not recorded: record fewer steps",
+        fmt::format("{} parts of ops at the end of the trace were not recorded; record fewer steps",
                     trace.engine.num_lost));
   }
   if (trace.engine.num_lost_buffers > 0) {
     space.warnings.push_back(
-        fmt::format("{} allocations or releases of buffers were not recorded: there was no memory "
-                    "for the records",
+        fmt::format("{} allocations or releases of buffers were not recorded, because there was no "
+                    "memory for the records",
                     trace.engine.num_lost_buffers));
   }
   return space;

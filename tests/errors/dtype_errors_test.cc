@@ -228,7 +228,7 @@ TEST(DtypeErrors, DoublesOnTheHost) {
       "  return %1\n}\n");
   const compile::CompileOptions options{.is_donated = {false}, .output_alias = {-1}};
   EXPECT_EQ(caught([&] { compile::compile(function, options); }).text,
-            "attention: the host engine does not compute it in f64\n"
+            "attention: the host engine cannot compute this op in f64\n"
             "  found:  f64[4,1,8]\n"
             "  wanted: f32, bf16 or f16\n"
             "  cure:   use astype(x, DType::f32), or set_engine(\"reference\")");

@@ -171,10 +171,10 @@ TEST(JitErrors, ResultIsNotFinite) {
   EXPECT_EQ(std::regex_replace(error.text, std::regex("where: .*"), "where: <op>"),
             "jit(f): a result is not finite\n"
             "  where: <op>\n"
-            "  found:  the result; first log f32[2] with 1 NaN of 2 elements, from finite "
-            "operands\n"
-            "  wanted: finite numbers, as check_finite asks for\n"
-            "  cure:   keep the operands of this op, or of its derivative, in its range");
+            "  found:  the result; first in log f32[2] with 1 NaN of 2 elements, computed from "
+            "finite operands\n"
+            "  wanted: finite numbers, as check_finite requires\n"
+            "  cure:   keep the operands of this op, or of its derivative, within the valid range");
 }
 
 TEST(JitErrors, ArgumentIsNotFinite) {
@@ -184,7 +184,7 @@ TEST(JitErrors, ArgumentIsNotFinite) {
   EXPECT_EQ(error.text,
             "jit(product): a result is not finite\n"
             "  found:  the result; argument 1 f32[2] has 1 NaN of 2 elements\n"
-            "  wanted: finite numbers, as check_finite asks for\n"
+            "  wanted: finite numbers, as check_finite requires\n"
             "  cure:   pass finite arguments");
 }
 

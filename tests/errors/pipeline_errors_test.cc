@@ -110,7 +110,7 @@ TEST(PipelineErrors, LoopWhoseResultIsNotUsed) {
   EXPECT_EQ(error.text,
             "mpmd_jit_with_loop: there is no loop to run as a pipeline\n"
             "  where:  <this line>\n"
-            "  found:  a treduce within another loop, or whose results are not used\n"
+            "  found:  a treduce inside another loop, or one whose results are not used\n"
             "  wanted: one treduce directly in the function\n"
             "  cure:   put the work of a microbatch into treduce, and return its result");
 }
@@ -163,13 +163,13 @@ TEST(PipelineErrors, SumsOutOfOrder) {
         ones({2, 3}));
   };
   const Caught error = caught([&] { pipe(f, Swapped{}); });
-  EXPECT_EQ(
-      error.text,
-      "schedule: bwd_1__0 comes too late\n"
-      "  where:  <this line>\n"
-      "  found:  bwd_1__1 before bwd_1__0 on rank 1\n"
-      "  wanted: the microbatches of a stage in increasing order, in which the sums are added\n"
-      "  cure:   swap the two on rank 1");
+  EXPECT_EQ(error.text,
+            "schedule: bwd_1__0 comes too late\n"
+            "  where:  <this line>\n"
+            "  found:  bwd_1__1 before bwd_1__0 on rank 1\n"
+            "  wanted: the microbatches of a stage in increasing order, because sums are added in "
+            "that order\n"
+            "  cure:   swap the two on rank 1");
 }
 
 /// Delays the weight gradients of stage 1 for the first microbatch until after the second one's.
@@ -192,13 +192,13 @@ TEST(PipelineErrors, WeightGradientsOutOfOrder) {
     })(ones({16, 16}));
   };
   const Caught error = caught([&] { pipe(f, Delayed{}); });
-  EXPECT_EQ(
-      error.text,
-      "schedule: bwdW_1__0 comes too late\n"
-      "  where:  <this line>\n"
-      "  found:  bwd_1__1 before bwdW_1__0 on rank 1\n"
-      "  wanted: the microbatches of a stage in increasing order, in which the sums are added\n"
-      "  cure:   swap the two on rank 1");
+  EXPECT_EQ(error.text,
+            "schedule: bwdW_1__0 comes too late\n"
+            "  where:  <this line>\n"
+            "  found:  bwd_1__1 before bwdW_1__0 on rank 1\n"
+            "  wanted: the microbatches of a stage in increasing order, because sums are added in "
+            "that order\n"
+            "  cure:   swap the two on rank 1");
 }
 
 TEST(PipelineErrors, NoMicrobatches) {
@@ -338,9 +338,9 @@ TEST(PipelineErrors, StepThatWasNotRecorded) {
   EXPECT_EQ(error.text,
             "measured: fwd_0__0 was not recorded\n"
             "  where:  <this line>\n"
-            "  found:  no time of this task on rank 0\n"
-            "  wanted: a step of this schedule, recorded from its start to its end\n"
-            "  cure:   call start_timeline, then the step, then stop_timeline");
+            "  found:  no recorded time for this task on rank 0\n"
+            "  wanted: a complete recording of a step with this schedule\n"
+            "  cure:   call start_timeline before the step and stop_timeline after it");
 }
 
 TEST(PipelineErrors, ArgumentOnAnotherMesh) {

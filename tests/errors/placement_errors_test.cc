@@ -95,7 +95,7 @@ TEST(SpecErrors, InShardingWithoutAMesh) {
             "  where:  <this line>\n"
             "  found:  P('data',) without a mesh\n"
             "  wanted: a mesh with this axis\n"
-            "  cure:   give a mesh: arrays on a mesh, a use_mesh scope around the call, or --mesh "
+            "  cure:   put the arrays on a mesh, wrap the call in a use_mesh scope, or pass --mesh "
             "data=8");
 }
 

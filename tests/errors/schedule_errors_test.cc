@@ -57,7 +57,7 @@ TEST(ScheduleErrors, MicrobatchesThatDoNotFallIntoRounds) {
   EXPECT_EQ(error.text,
             "schedule: the microbatches of KimiK2 cannot be divided into equal rounds\n"
             "  where:  <this line>\n"
-            "  found:  7 microbatches in 2 rounds: one for every 3 microbatches, rounded down\n"
+            "  found:  7 microbatches in 2 rounds (one per 3 microbatches, rounded down)\n"
             "  wanted: a multiple of 2\n"
             "  cure:   use 6 or 9 microbatches");
 }
@@ -92,8 +92,8 @@ TEST(ScheduleErrors, HalfOfABackwardPassIsMissing) {
             "schedule: bwdW_0__0 is missing\n"
             "  where:  <this line>\n"
             "  found:  no rank has it\n"
-            "  wanted: every task of 1 stages and 1 microbatches: fwd, and bwd or bwdA with "
-            "bwdW\n"
+            "  wanted: every task of 1 stages and 1 microbatches: fwd, and either bwd or both bwdA "
+            "and bwdW\n"
             "  cure:   add it to rank 0");
 }
 
@@ -104,8 +104,8 @@ TEST(ScheduleErrors, StageWithoutTasks) {
             "schedule: fwd_1__0 is missing\n"
             "  where:  <this line>\n"
             "  found:  no rank has it\n"
-            "  wanted: every task of 2 stages and 1 microbatches: fwd, and bwd or bwdA with "
-            "bwdW\n"
+            "  wanted: every task of 2 stages and 1 microbatches: fwd, and either bwd or both bwdA "
+            "and bwdW\n"
             "  cure:   add it to a rank");
 }
 
@@ -116,7 +116,7 @@ TEST(ScheduleErrors, BackwardBeforeForward) {
             "schedule: bwd_0__0 comes too early\n"
             "  where:  <this line>\n"
             "  found:  bwd_0__0 at rank 0, position 0 needs fwd_0__0, which is at position 1\n"
-            "  wanted: every task after those that it needs\n"
+            "  wanted: every task after the tasks that it needs\n"
             "  cure:   move bwd_0__0 after fwd_0__0");
 }
 
@@ -128,7 +128,7 @@ TEST(ScheduleErrors, ForwardTwice) {
             "schedule: the work of fwd_0__0 is listed twice\n"
             "  where:  <this line>\n"
             "  found:  rank 0, position 0, and rank 0, position 2\n"
-            "  wanted: each task once: fwd, and bwd or bwdA with bwdW\n"
+            "  wanted: each task once: fwd, and either bwd or both bwdA and bwdW\n"
             "  cure:   remove fwd_0__0 at rank 0, position 2");
 }
 
@@ -140,7 +140,7 @@ TEST(ScheduleErrors, TaskOnTheRankOfAnotherStage) {
   EXPECT_EQ(error.text,
             "schedule: bwd_0__1 is on the wrong rank\n"
             "  where:  <this line>\n"
-            "  found:  bwd_0__1 at rank 1, position 4, where rank 0 has stage 0\n"
+            "  found:  bwd_0__1 at rank 1, position 4, but stage 0 is on rank 0\n"
             "  wanted: all tasks of a stage on one rank\n"
             "  cure:   move it to rank 0");
 }
@@ -154,7 +154,7 @@ TEST(ScheduleErrors, RanksThatWaitForEachOther) {
             "  where:  <this line>\n"
             "  found:  bwd_0__0 at rank 0, position 1 waits for bwd_1__0 at rank 1, position 2; "
             "fwd_1__1 at rank 1, position 1 waits for fwd_0__1 at rank 0, position 2\n"
-            "  wanted: lists in which every rank can run to its end\n"
+            "  wanted: task lists that every rank can run to the end\n"
             "  cure:   move bwd_0__0 after fwd_0__1");
 }
 
@@ -166,14 +166,14 @@ TEST(ScheduleErrors, EmptyFusedTask) {
             "  where:  <this line>\n"
             "  found:  nothing at rank 0, position 1\n"
             "  wanted: at least one task\n"
-            "  cure:   leave out idle positions: ranks wait on their own");
+            "  cure:   leave out idle positions: a rank waits for its inputs by itself");
 }
 
 TEST(ScheduleErrors, FileForAnotherNumberOfMicrobatches) {
   const Schedule schedule = read_schedule("fwd_0__0,bwd_0__0\n");
   const Caught error = caught([&] { schedule.tasks(2); });
   EXPECT_EQ(error.text,
-            "schedule: the listed tasks are for another number of microbatches\n"
+            "schedule: the task lists are for a different number of microbatches\n"
             "  where:  <this line>\n"
             "  found:  2 microbatches\n"
             "  wanted: 1\n"
@@ -195,7 +195,7 @@ TEST(ScheduleErrors, NegativeCost) {
   const ScheduleTasks tasks = GPipe{.num_stages = 2}.tasks(2);
   const Caught error = caught([&] { simulate(tasks, {.stages = {{.bwd_weight = -2}}}); });
   EXPECT_EQ(error.text,
-            "schedule: the cost bwd_weight is not a time or size\n"
+            "schedule: the cost bwd_weight is not a valid time or size\n"
             "  where:  <this line>\n"
             "  found:  -2\n"
             "  wanted: a number of at least 0\n"

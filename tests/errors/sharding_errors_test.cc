@@ -138,8 +138,8 @@ TEST(ShardingErrors, UnconstrainedInDevicePut) {
             "  where:  <this line>\n"
             "  found:  P(UNCONSTRAINED, 'model') for f32[8,4]\n"
             "  wanted: none, an axis or axes for every dimension\n"
-            "  cure:   write none or the axes; only with_sharding_constraint leaves a dimension "
-            "open");
+            "  cure:   write none or axis names; only with_sharding_constraint may leave a "
+            "dimension unconstrained");
 }
 
 TEST(ShardingErrors, UnconstrainedInShardings) {
@@ -152,7 +152,8 @@ TEST(ShardingErrors, UnconstrainedInShardings) {
       "  where:  <this line>\n"
       "  found:  P(UNCONSTRAINED,) for f32[8]\n"
       "  wanted: none, an axis or axes for every dimension\n"
-      "  cure:   write none or the axes; only with_sharding_constraint leaves a dimension open";
+      "  cure:   write none or axis names; only with_sharding_constraint may leave a dimension "
+      "unconstrained";
   EXPECT_EQ(caught([&] { in(x); }).text, "jit(f): in_shardings of 0" + rest);
   EXPECT_EQ(caught([&] { out(x); }).text, "jit: out_shardings" + rest);
 }
@@ -165,8 +166,8 @@ TEST(ShardingErrors, UnconstrainedHasNoShards) {
             "  where:  <this line>\n"
             "  found:  P('data', UNCONSTRAINED) for [8,4]\n"
             "  wanted: none, an axis or axes for every dimension\n"
-            "  cure:   write none or the axes; only with_sharding_constraint leaves a dimension "
-            "open");
+            "  cure:   write none or axis names; only with_sharding_constraint may leave a "
+            "dimension unconstrained");
 }
 
 TEST(ShardingErrors, ConstraintNamesAnAxisTwice) {
@@ -299,7 +300,7 @@ TEST(ShardingErrors, StrictDevicePut) {
             "device_put: dimension 0 is not split into equal shards\n"
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
-            "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
+            "  wanted: a size divisible by 4 (model=4), because `strict` is set\n"
             "  cure:   make the size 8 or 12, split another dimension, or leave out strict; shards "
             "may then differ in size by one");
 }
@@ -312,7 +313,7 @@ TEST(ShardingErrors, StrictDevicePutOfATree) {
             "  where:  <this line>\n"
             "  found:  P(('data', 'model'),) for f32[10,3] on data=2,model=4: size 10 in 8 shards "
             "of 1 or 2\n"
-            "  wanted: a size that 8 divides (data=2 times model=4), since `strict` is set\n"
+            "  wanted: a size divisible by 8 (data=2 times model=4), because `strict` is set\n"
             "  cure:   make the size 8 or 16, split another dimension, or leave out strict; shards "
             "may then differ in size by one");
 }
@@ -326,7 +327,7 @@ TEST(ShardingErrors, StrictArgument) {
             "jit(step): argument 0/1: dimension 0 is not split into equal shards\n"
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
-            "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
+            "  wanted: a size divisible by 4 (model=4), because `strict` is set\n"
             "  cure:   make the size 8 or 12, split another dimension, or leave out strict; shards "
             "may then differ in size by one");
 }
@@ -342,7 +343,7 @@ TEST(ShardingErrors, StrictOutSharding) {
       "jit: out_shardings of 1: dimension 1 is not split into equal shards\n"
       "  where:  <this line>\n"
       "  found:  P(None, 'model') for f32[10,3] on data=2,model=4: size 3 in 4 shards of 0 or 1\n"
-      "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
+      "  wanted: a size divisible by 4 (model=4), because `strict` is set\n"
       "  cure:   make the size 4, split another dimension, or leave out strict; shards may then "
       "differ in size by one");
 }
@@ -365,7 +366,7 @@ TEST(ShardingErrors, StrictConstraintInALoop) {
           line +
           "\n"
           "  found:  P('data',) for f32[5,4] on data=2,model=4: size 5 in 2 shards of 2 or 3\n"
-          "  wanted: a size that 2 divides (data=2), since `strict` is set\n"
+          "  wanted: a size divisible by 2 (data=2), because `strict` is set\n"
           "  cure:   make the size 4 or 6, split another dimension, or leave out strict; shards "
           "may then differ in size by one");
 }

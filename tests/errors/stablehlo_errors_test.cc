@@ -34,11 +34,11 @@ TEST(StableHloErrors, TheModuleItselfIsRight) {
 
 TEST(StableHloErrors, Text) {
   EXPECT_EQ(error_of("module @jit_f {}"),
-            "stablehlo: this is no bytecode\n"
-            "  found:  16 bytes that do not begin with the mark of MLIR bytecode\n"
+            "stablehlo: this is not MLIR bytecode\n"
+            "  found:  16 bytes that do not start with the signature of MLIR bytecode\n"
             "  wanted: portable StableHLO bytecode\n"
             "  cure:   write jax.export.export(jitted)(...).mlir_module_serialized to a file, in "
-            "binary mode; text has no stable form");
+            "binary mode; text has no stable format");
 }
 
 TEST(StableHloErrors, NewerRelease) {
@@ -53,9 +53,9 @@ TEST(StableHloErrors, NewerRelease) {
 TEST(StableHloErrors, AnEndIsMissing) {
   EXPECT_EQ(error_of(kHeader + "\x01\xc9"),
             "stablehlo: the module is damaged\n"
-            "  found:  100 bytes wanted of 0 that are left in the section, at byte 25\n"
+            "  found:  100 bytes expected, but only 0 left in the section, at byte 25\n"
             "  wanted: portable StableHLO bytecode\n"
-            "  cure:   export the program again, and copy the file as binary");
+            "  cure:   export the program again, and copy the file in binary mode");
 }
 
 TEST(StableHloErrors, ASectionIsMissing) {
@@ -63,7 +63,7 @@ TEST(StableHloErrors, ASectionIsMissing) {
             "stablehlo: the module is damaged\n"
             "  found:  no section 0, at byte 23\n"
             "  wanted: portable StableHLO bytecode\n"
-            "  cure:   export the program again, and copy the file as binary");
+            "  cure:   export the program again, and copy the file in binary mode");
 }
 
 TEST(StableHloErrors, AListIsLongerThanTheFile) {
@@ -71,7 +71,7 @@ TEST(StableHloErrors, AListIsLongerThanTheFile) {
             "stablehlo: the module is damaged\n"
             "  found:  a list of 127 elements in 1 bytes, at byte 25\n"
             "  wanted: portable StableHLO bytecode\n"
-            "  cure:   export the program again, and copy the file as binary");
+            "  cure:   export the program again, and copy the file in binary mode");
 }
 
 TEST(StableHloErrors, AnOperationThatDoesNotExist) {
@@ -103,22 +103,22 @@ std::string import_error_of(const std::string& name) {
 
 TEST(StableHloErrors, AFunctionThatTheIrLacks) {
   EXPECT_EQ(import_error_of("hessenberg"),
-            "stablehlo: vhlo.custom_call_v1 is not supported here\n"
+            "stablehlo: this use of vhlo.custom_call_v1 is not supported\n"
             "  where:  programs.py:552\n"
             "  found:  the function lapack_sgehrd_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
             "tensor<3xf32>, tensor<i32>)\n"
             "  wanted: the operations that docs/stablehlo.md lists\n"
-            "  cure:   write this line of the program with other functions");
+            "  cure:   rewrite this line of the program with other functions");
 }
 
 TEST(StableHloErrors, AComparisonInAWeakOrder) {
   EXPECT_EQ(import_error_of("weak_order"),
-            "stablehlo: vhlo.compare_v1 is not supported here\n"
+            "stablehlo: this use of vhlo.compare_v1 is not supported\n"
             "  where:  -:7\n"
             "  found:  comparisons in a weak order, (tensor<3xf32>, tensor<3xf32>) -> "
             "(tensor<3xi1>)\n"
             "  wanted: the operations that docs/stablehlo.md lists\n"
-            "  cure:   write this line of the program with other functions");
+            "  cure:   rewrite this line of the program with other functions");
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST(StagesErrors, MemoryLimit) {
             "auto_stages: no cut keeps every stage within the memory limit\n"
             "  where:  <this line>\n"
             "  found:  memory_limit = 100 bytes\n"
-            "  wanted: at least 400, the memory of the fullest stage of the best cut\n"
+            "  wanted: at least 400 bytes, which the fullest stage of the best cut needs\n"
             "  cure:   raise the limit, make microbatches smaller, or use more stages");
 }
 

@@ -49,11 +49,11 @@ TEST_F(IsolatedErrors, MoreSocketsThanAProcessMayHave) {
     ReportingProgram program([] {});
     const Caught error = caught([&] { run_isolated(program, {.num_processes = 64}); });
     const std::string wanted =
-        "one process per device: the processes need more sockets than the limit of open files "
+        "one process per device: the processes need more sockets than the limit on open files "
         "allows\n"
         "  where:  <this line>\n"
         "  found:  64 processes, which need 1344 files\n"
-        "  wanted: at most 500, the hard limit of open files\n"
+        "  wanted: at most 500, the hard limit on open files\n"
         "  cure:   use fewer devices, or raise the limit (ulimit -Hn)";
     if (error.text != wanted) std::fprintf(stderr, "%s\n", error.text.c_str());
     _exit(error.text == wanted ? 0 : 1);

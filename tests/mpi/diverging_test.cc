@@ -69,7 +69,7 @@ TEST_P(Diverging, ARankThatIsStoppedWhenItHasLeft) {
   const CommandOutcome outcome = run(3, "halts", 2, 5);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.stdout_text.find("w = 120\n"), std::string::npos) << outcome.stdout_text;
-  const std::string wanted = "rank 2 has been stopped for 1.5 s while it ended, and is killed";
+  const std::string wanted = "rank 2 has been stopped for 1.5 s while exiting, and is being killed";
   EXPECT_NE(outcome.stderr_text.find(wanted), std::string::npos) << outcome.stderr_text;
 }
 

@@ -196,9 +196,9 @@ TEST_P(Mpi, OtherFlagsOnOneRank) {
   const CommandOutcome run = launch(
       GetParam(), 2, command + "--seed 1 : -n 1 " + command + "--seed 7 --threads 1", folder_);
   expect_told_once(run,
-                   "tessera: the processes do not run the same: --seed differs\n"
+                   "tessera: the processes do not agree: --seed differs\n"
                    "  found:  rank 2: 7\n"
-                   "  wanted: as rank 0: 1\n"
+                   "  wanted: the same as on rank 0: 1\n"
                    "  cure:   start the same program with the same flags on all ranks");
 }
 
@@ -210,7 +210,7 @@ TEST_P(Mpi, AnotherExecutableOnOneRank) {
       GetParam(), 2,
       TESSERA_COMMAND + arguments + ": -n 1 " + (folder_ / "other").string() + arguments, folder_);
   EXPECT_EQ(run.exit_code, 1);
-  EXPECT_NE(run.stderr_text.find("the processes do not run the same: the executable differs\n"
+  EXPECT_NE(run.stderr_text.find("the processes do not agree: the executable differs\n"
                                  "  found:  rank 2: one with hash "),
             std::string::npos)
       << run.stderr_text;
@@ -223,8 +223,7 @@ TEST_P(Mpi, AModuleThatIsMissing) {
   unsetenv("TESSERA_MPI");
   expect_told_once(
       run,
-      "tessera: a launcher has started this process, but the module for its MPI cannot be "
-      "loaded\n"
+      "tessera: an MPI launcher started this process, but the module for its MPI cannot be loaded\n"
       "  found:  libtessera_mpi_other.so: cannot open shared object file: No such file or "
       "directory\n"
       "  wanted: libtessera_mpi_other.so, which is built with Tessera where this MPI is "

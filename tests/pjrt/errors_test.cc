@@ -123,7 +123,7 @@ TEST(PjrtPaths, ThatAreNotWellFormed) {
 
 TEST(PjrtVersions, ThatAreTooOldOrNewAreRefused) {
   const Mistake old = mistake_of_engine("pjrt:" TESSERA_OLD_PLUGIN);
-  EXPECT_EQ(old.what, "set_engine: the PJRT plugin has a version that is not supported");
+  EXPECT_EQ(old.what, "set_engine: the version of the PJRT plugin is not supported");
   EXPECT_NE(old.found.find("with version 0.57"), std::string::npos) << old.found;
   EXPECT_EQ(old.wanted, "version 0.58 or a later 0.x");
 }
@@ -138,7 +138,7 @@ TEST_F(PjrtErrors, TooFewDevices) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.mistake().what, "twice: the PJRT plugin has too few devices");
     EXPECT_EQ(error.mistake().found, "8, platform cpu");
-    EXPECT_EQ(error.mistake().wanted, "at least 16 devices, one for each of the mesh");
+    EXPECT_EQ(error.mistake().wanted, "at least 16 devices, one for each device of the mesh");
   }
 }
 

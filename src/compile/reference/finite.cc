@@ -230,7 +230,7 @@ void FiniteRunnable::report(const std::vector<run::Tiles>& inputs, std::size_t o
   Mistake mistake{.what = names_.program + ": a result is not finite",
                   .where = {},
                   .found = result,
-                  .wanted = "finite numbers, as check_finite asks for",
+                  .wanted = "finite numbers, as check_finite requires",
                   .cure = {}};
   if (!origin) {
     mistake.found += "; the reference engine computes finite numbers from the same arguments";
@@ -242,10 +242,10 @@ void FiniteRunnable::report(const std::vector<run::Tiles>& inputs, std::size_t o
   } else {
     mistake.where = origin->span;
     mistake.found +=
-        fmt::format("; first {} {} with {}, from {}", origin->op, to_string(origin->type),
-                    elements_text(*origin),
+        fmt::format("; first in {} {} with {}, computed from {}", origin->op,
+                    to_string(origin->type), elements_text(*origin),
                     origin->has_finite_operands ? "finite operands" : "operands with infinities");
-    mistake.cure = "keep the operands of this op, or of its derivative, in its range";
+    mistake.cure = "keep the operands of this op, or of its derivative, within the valid range";
   }
   throw UserError(std::move(mistake));
 }

@@ -55,7 +55,7 @@ Ends cut(const Forward& forward, const CutOptions& options) {
       {.what = "auto_stages: no cut keeps every stage within the memory limit",
        .where = options.where,
        .found = fmt::format("memory_limit = {:.6g} bytes", options.memory_limit),
-       .wanted = fmt::format("at least {:.0f}, the memory of the fullest stage of the best cut",
+       .wanted = fmt::format("at least {:.0f} bytes, which the fullest stage of the best cut needs",
                              least_bytes(row, how)),
        .cure = "raise the limit, make microbatches smaller, or use more stages"});
 }

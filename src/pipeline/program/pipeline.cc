@@ -35,13 +35,14 @@ std::size_t find_loop(const Function& step, const PipelineOptions& options) {
   if (found != step.equations.end()) {
     return static_cast<std::size_t>(found - step.equations.begin());
   }
-  throw UserError({.what = "mpmd_jit_with_loop: there is no loop to run as a pipeline",
-                   .where = options.where,
-                   .found = options.num_microbatches == 0
-                                ? "no treduce"
-                                : "a treduce within another loop, or whose results are not used",
-                   .wanted = "one treduce directly in the function",
-                   .cure = "put the work of a microbatch into treduce, and return its result"});
+  throw UserError(
+      {.what = "mpmd_jit_with_loop: there is no loop to run as a pipeline",
+       .where = options.where,
+       .found = options.num_microbatches == 0
+                    ? "no treduce"
+                    : "a treduce inside another loop, or one whose results are not used",
+       .wanted = "one treduce directly in the function",
+       .cure = "put the work of a microbatch into treduce, and return its result"});
 }
 
 std::vector<bool> split_stages(const PipelineOptions& options) {
@@ -174,13 +175,13 @@ class Pipeliner {
 
   [[noreturn]] void fail_order(const Task& task, const Task& before,
                                const Instance& instance) const {
-    throw UserError(
-        {.what = "schedule: " + to_string(task) + " comes too late",
-         .where = options_.where,
-         .found = fmt::format("{} before {} on rank {}", to_string(before), to_string(task),
-                              instance.group),
-         .wanted = "the microbatches of a stage in increasing order, in which the sums are added",
-         .cure = fmt::format("swap the two on rank {}", instance.group)});
+    throw UserError({.what = "schedule: " + to_string(task) + " comes too late",
+                     .where = options_.where,
+                     .found = fmt::format("{} before {} on rank {}", to_string(before),
+                                          to_string(task), instance.group),
+                     .wanted = "the microbatches of a stage in increasing order, because sums are "
+                               "added in that order",
+                     .cure = fmt::format("swap the two on rank {}", instance.group)});
   }
 
   // --- before the loop

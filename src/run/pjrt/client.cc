@@ -232,11 +232,12 @@ std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
   const auto found = static_cast<std::int64_t>(devices_.size());
   const std::int64_t end = program.first_device + program.num_devices;
   if (end > found) {
-    throw UserError({.what = program.name + ": the PJRT plugin has too few devices",
-                     .found = fmt::format("{}, platform {}", found, platform_),
-                     .wanted = fmt::format("at least {} devices, one for each of the mesh", end),
-                     .cure = "use a smaller mesh; a plugin for CPUs makes as many devices as its "
-                             "option says, for example pjrt:PATH,cpu_device_count=8"});
+    throw UserError(
+        {.what = program.name + ": the PJRT plugin has too few devices",
+         .found = fmt::format("{}, platform {}", found, platform_),
+         .wanted = fmt::format("at least {} devices, one for each device of the mesh", end),
+         .cure = "use a smaller mesh, or, with a plugin for CPUs, ask for more devices, for "
+                 "example pjrt:PATH,cpu_device_count=8"});
   }
   const std::vector<int> ids(device_ids_.begin() + program.first_device, device_ids_.begin() + end);
   const std::string options = compile_options(ids, platform_, cuda_folder_);

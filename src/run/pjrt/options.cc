@@ -102,13 +102,12 @@ ClientSpec parse_spec(std::string_view text, const Span& where) {
     spec.options.emplace(option.substr(0, equals), option.substr(equals + 1));
   }
   if (!is_valid) {
-    throw UserError(
-        {.what = "set_engine: the engine pjrt needs the path of a plugin",
-         .where = where,
-         .found = fmt::format("pjrt:{}", text),
-         .wanted = "pjrt:PATH or pjrt:PATH,OPTION=VALUE",
-         .cure = "write for example pjrt:/opt/pjrt_plugin.so,cpu_device_count=8; pjrt alone "
-                 "means what TESSERA_PJRT_PLUGIN says"});
+    throw UserError({.what = "set_engine: the engine pjrt needs the path of a plugin",
+                     .where = where,
+                     .found = fmt::format("pjrt:{}", text),
+                     .wanted = "pjrt:PATH or pjrt:PATH,OPTION=VALUE",
+                     .cure = "write for example pjrt:/opt/pjrt_plugin.so,cpu_device_count=8; pjrt "
+                             "alone uses the value of TESSERA_PJRT_PLUGIN"});
   }
   check_names(spec, where);
   return spec;

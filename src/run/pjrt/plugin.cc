@@ -47,8 +47,8 @@ Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
                      .where = where,
                      .found = reason == nullptr ? path : reason,
                      .wanted = "a shared library for this machine, and the libraries that it needs",
-                     .cure = "pass the path of the plugin's .so file; folders of libraries that it "
-                             "needs belong in LD_LIBRARY_PATH"});
+                     .cure = "pass the path of the plugin's .so file, and list the folders of the "
+                             "libraries that it needs in LD_LIBRARY_PATH"});
   }
   api_ = api_of(library);
   if (api_ == nullptr) {
@@ -60,11 +60,11 @@ Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
   }
   if (api_->version.major != kMajor || api_->version.minor < kOldestMinor) {
     throw UserError(
-        {.what = "set_engine: the PJRT plugin has a version that is not supported",
+        {.what = "set_engine: the version of the PJRT plugin is not supported",
          .where = where,
          .found = fmt::format("{} with version {}", path, version()),
          .wanted = fmt::format("version {}.{} or a later {}.x", kMajor, kOldestMinor, kMajor),
-         .cure = "install a newer package of the plugin"});
+         .cure = "install a newer version of the plugin"});
   }
   abi::PluginInitialize initialize;
   call(initialize);

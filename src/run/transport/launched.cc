@@ -86,14 +86,14 @@ EndWatch::Limit limit_of_watch(const LaunchOptions& options, milliseconds time,
 
 EndWatch::Limit limit_of_stopped(const LaunchOptions& options, int rank, milliseconds time) {
   return limit_of_watch(options, time, fmt::format("rank {} has been stopped", rank),
-                        "while it ended, and is killed; all ranks had finished their work");
+                        "while exiting, and is being killed; all ranks had finished their work");
 }
 
 /// The lowest rank on a machine has the shortest time, so only it reports.
 EndWatch::Limit limit_of_launcher(const LaunchOptions& options, int rank, milliseconds time) {
-  return limit_of_watch(options, time + milliseconds(100) * rank, "mpirun has not ended",
-                        "after the last of its processes, and is killed; why these have ended is "
-                        "told above");
+  return limit_of_watch(options, time + milliseconds(100) * rank, "mpirun has kept running",
+                        "after its last process ended, and is being killed; the messages above say "
+                        "why the processes ended");
 }
 
 /// Ends all processes. Those that do not report the error wait, so that the one that reports it can
@@ -114,7 +114,7 @@ EndWatch::Limit limit_of_launcher(const LaunchOptions& options, int rank, millis
 
 void check_groups(const LaunchOptions& options, int size) {
   if (size % options.num_groups == 0) return;
-  throw UserError({.what = "the processes cannot form the groups of this run",
+  throw UserError({.what = "the processes cannot be divided evenly into groups",
                    .where = options.where,
                    .found = fmt::format("{} processes, {} groups", size, options.num_groups),
                    .wanted = "the same number of processes in each group",
@@ -128,7 +128,7 @@ std::int64_t devices_per_group(const LaunchOptions& options, int size) {
   if (options.num_groups == 1) return 0;
   if (options.devices_per_group == 0) return processes;
   if (options.devices_per_group % processes == 0) return options.devices_per_group;
-  throw UserError({.what = "the processes of a group cannot own equally many devices",
+  throw UserError({.what = "the devices of a group cannot be divided evenly among its processes",
                    .where = options.where,
                    .found = fmt::format("{} devices and {} processes per group",
                                         options.devices_per_group, processes),
@@ -258,12 +258,12 @@ void agree_on(const std::vector<Fact>& facts, const Span& where) {
     for (const auto& each : all) values.push_back(value_of(each, name));
     const auto odd = odd_one(values);
     if (!odd) continue;
-    throw UserError(
-        {.what = "the processes do not run the same: " + name + " differs",
-         .where = where,
-         .found = fmt::format("rank {}: {}", odd->first, shown(values[odd->first])),
-         .wanted = fmt::format("as rank {}: {}", odd->second, shown(values[odd->second])),
-         .cure = "start the same program with the same flags on all ranks"});
+    throw UserError({.what = "the processes do not agree: " + name + " differs",
+                     .where = where,
+                     .found = fmt::format("rank {}: {}", odd->first, shown(values[odd->first])),
+                     .wanted = fmt::format("the same as on rank {}: {}", odd->second,
+                                           shown(values[odd->second])),
+                     .cure = "start the same program with the same flags on all ranks"});
   }
 }
 

@@ -109,10 +109,10 @@ class Sockets {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     if (limit.rlim_max < static_cast<rlim_t>(needed)) {
       throw UserError({.what = "one process per device: the processes need more sockets than the "
-                               "limit of open files allows",
+                               "limit on open files allows",
                        .where = options.where,
                        .found = fmt::format("{} processes, which need {} files", count, needed),
-                       .wanted = fmt::format("at most {}, the hard limit of open files",
+                       .wanted = fmt::format("at most {}, the hard limit on open files",
                                              static_cast<std::int64_t>(limit.rlim_max)),
                        .cure = "use fewer devices, or raise the limit (ulimit -Hn)"});
     }

@@ -53,7 +53,7 @@ Attribute dictionary(Nodes& nodes, Cursor& at) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t offset = at.position();
     const Attribute* key = nodes.attribute(at);
-    if (key->kind != Kind::string) fail_damaged(offset, "no string where a key belongs");
+    if (key->kind != Kind::string) fail_damaged(offset, "no string where a key is expected");
     result.items.push_back(key);
     result.items.push_back(nodes.attribute(at));
   }

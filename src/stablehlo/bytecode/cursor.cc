@@ -10,7 +10,7 @@ void fail_damaged(std::size_t offset, const std::string& found) {
   throw UserError({.what = "stablehlo: the module is damaged",
                    .found = found + ", at byte " + std::to_string(offset),
                    .wanted = "portable StableHLO bytecode",
-                   .cure = "export the program again, and copy the file as binary"});
+                   .cure = "export the program again, and copy the file in binary mode"});
 }
 
 void fail_unknown(const std::string& found) {
@@ -28,8 +28,8 @@ std::uint8_t Cursor::byte() {
 
 std::string_view Cursor::bytes(std::uint64_t count) {
   if (count > remaining()) {
-    fail_damaged(position_, std::to_string(count) + " bytes wanted of " +
-                                std::to_string(remaining()) + " that are left in the section");
+    fail_damaged(position_, std::to_string(count) + " bytes expected, but only " +
+                                std::to_string(remaining()) + " left in the section");
   }
   const std::string_view result = file_.substr(position_, count);
   position_ += count;
@@ -77,7 +77,7 @@ std::size_t Cursor::index(std::size_t size, const char* what) {
 
 std::string_view Cursor::text() {
   const std::size_t end = file_.substr(0, end_).find('\0', position_);
-  if (end == std::string_view::npos) fail_damaged(position_, "a text without an end");
+  if (end == std::string_view::npos) fail_damaged(position_, "an unterminated string");
   const std::string_view result = file_.substr(position_, end - position_);
   position_ = end + 1;
   return result;
@@ -98,7 +98,7 @@ Cursor Cursor::part(std::uint64_t count) {
 
 void Cursor::expect_end() const {
   if (!at_end()) {
-    fail_damaged(position_, std::to_string(remaining()) + " bytes that nothing reads");
+    fail_damaged(position_, std::to_string(remaining()) + " unexpected bytes");
   }
 }
 

@@ -20,7 +20,8 @@ void measure(Node& node, std::size_t offset) {
     node.depth = std::max(node.depth, part->depth + 1);
     node.nodes += part->nodes;
     if (node.depth > kGreatestDepth) {
-      fail_damaged(offset, "nested more than " + std::to_string(kGreatestDepth) + " deep");
+      fail_damaged(offset, "attributes or types nested more than " +
+                               std::to_string(kGreatestDepth) + " deep");
     }
     if (node.nodes > kMostNodes) {
       fail_damaged(offset, "an attribute of more than " + std::to_string(kMostNodes) + " parts");
@@ -181,7 +182,8 @@ Attribute Nodes::tensor(Cursor& at) {
 std::string_view Nodes::string_attribute(Cursor& at) {
   const std::size_t offset = at.position();
   const Attribute* result = attribute(at);
-  if (result->kind != Attribute::Kind::string) fail_damaged(offset, "no string where one belongs");
+  if (result->kind != Attribute::Kind::string)
+    fail_damaged(offset, "no string where one is expected");
   return result->text;
 }
 

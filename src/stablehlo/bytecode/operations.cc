@@ -30,7 +30,7 @@ class OperationReader {
     Cursor at = nodes_.tables().section(Tables::operations);
     const std::size_t start = at.position();
     // A block of one operation without arguments.
-    if (at.number() != 2) fail_damaged(start, "not one module");
+    if (at.number() != 2) fail_damaged(start, "something other than one module");
     scopes_.push_back({});
     Operation result = operation(at);
     at.expect_end();
@@ -66,7 +66,7 @@ class OperationReader {
 
 ValueNumber OperationReader::define(const Type* type, std::size_t offset) {
   Scope& scope = scopes_.back();
-  if (scope.defined.size() == scope.size) fail_damaged(offset, "more values than announced");
+  if (scope.defined.size() == scope.size) fail_damaged(offset, "more values than declared");
   const auto number = static_cast<ValueNumber>(module_.value_types.size());
   module_.value_types.push_back(type);
   scope.defined.push_back(number);
@@ -82,7 +82,7 @@ ValueNumber OperationReader::use(Cursor& at) {
       return scope.defined[number - scope.first];
     }
   }
-  fail_damaged(offset, "value " + std::to_string(number) + " before its definition");
+  fail_damaged(offset, "value " + std::to_string(number) + " used before its definition");
 }
 
 // Use orders only matter for rewriting a module in memory.
@@ -100,7 +100,7 @@ void OperationReader::skip_use_orders(Cursor& at, std::size_t values) {
 std::vector<NamedAttribute> OperationReader::named(const Attribute* dictionary,
                                                    std::size_t offset) {
   if (dictionary->kind != Attribute::Kind::dictionary) {
-    fail_damaged(offset, "no dictionary where one belongs");
+    fail_damaged(offset, "no dictionary where one is expected");
   }
   std::vector<NamedAttribute> result;
   for (std::size_t i = 0; i + 1 < dictionary->items.size(); i += 2) {
@@ -228,7 +228,7 @@ Operation OperationReader::operation(Cursor& at) {
   result.name = name.name;
   const std::size_t start = at.position();
   const std::uint8_t parts = at.byte();
-  if ((parts & ~0x7FU) != 0) fail_damaged(start, "an operation of parts that do not exist");
+  if ((parts & ~0x7FU) != 0) fail_damaged(start, "an operation with unknown parts");
   result.location = nodes_.attribute(at);
   if ((parts & kAttributes) != 0) {
     const std::size_t offset = at.position();

@@ -56,12 +56,12 @@ Cursor open_section(Cursor& at, std::uint8_t& id) {
 
 void read_header(Tables& tables) {
   if (!tables.file.starts_with(kMagic)) {
-    throw UserError({.what = "stablehlo: this is no bytecode",
-                     .found = std::to_string(tables.file.size()) + " bytes that do not begin with "
-                                                                   "the mark of MLIR bytecode",
+    throw UserError({.what = "stablehlo: this is not MLIR bytecode",
+                     .found = std::to_string(tables.file.size()) +
+                              " bytes that do not start with the signature of MLIR bytecode",
                      .wanted = "portable StableHLO bytecode",
                      .cure = "write jax.export.export(jitted)(...).mlir_module_serialized to a "
-                             "file, in binary mode; text has no stable form"});
+                             "file, in binary mode; text has no stable format"});
   }
   Cursor at(tables.file, kMagic.size(), tables.file.size());
   tables.version = at.number();
@@ -85,7 +85,7 @@ void read_strings(Tables& tables) {
   for (std::uint64_t& length : lengths) length = at.number();
   for (auto length = lengths.rbegin(); length != lengths.rend(); ++length) {
     const std::string_view text = at.bytes(*length);
-    if (text.empty()) fail_damaged(at.position(), "a string without its end");
+    if (text.empty()) fail_damaged(at.position(), "an unterminated string");
     tables.string_table.push_back(text.substr(0, text.size() - 1));
   }
 }

@@ -330,7 +330,7 @@ class PairRewriter {
     for (Operation& inner : result.operations) {
       const std::string_view kind = kind_of(inner);
       if (kind != "add" && kind != "return") {
-        fail_unsupported(context_, op, "a body that does not add complex numbers");
+        fail_unsupported(context_, op, "a body that does more than add complex numbers");
       }
       for (ValueNumber& value : inner.operands) real(value);
       for (ValueNumber& value : inner.results) real(value);
@@ -345,7 +345,7 @@ class PairRewriter {
       const ValueNumber value = op.operands[i];
       if (is_complex(value)) return pair(value, op);
       if (from_.value_types[value]->kind != BytecodeType::Kind::tensor) {
-        fail_unsupported(context_, op, "an operand that is no tensor");
+        fail_unsupported(context_, op, "an operand that is not a tensor");
       }
       return {value, value};
     };
@@ -398,7 +398,7 @@ class PairRewriter {
   ValueNumber compared(const Operation& op, Pair x, Pair y, PairMaker& make) {
     const std::string_view direction = text_of(op, "comparison_direction");
     if (direction != "EQ" && direction != "NE") {
-      fail_unsupported(context_, op, "an order of complex numbers");
+      fail_unsupported(context_, op, "an ordering of complex numbers");
     }
     const ValueNumber re = make.compare(direction, x.re, y.re);
     const ValueNumber im = make.compare(direction, x.im, y.im);
@@ -408,7 +408,7 @@ class PairRewriter {
   Pair constant(const Operation& op, PairMaker& make) {
     const Attribute* value = op.find("value");
     if (value == nullptr || value->kind != Attribute::Kind::tensor) {
-      fail_unsupported(context_, op, "a constant of another kind");
+      fail_unsupported(context_, op, "a constant that is not a tensor");
     }
     const bytecode::Elements elements(*value, 0);
     const std::int64_t count =
@@ -467,7 +467,8 @@ class PairRewriter {
       if (fits) other[rank - 1] = other[rank - 2] = a[rank - 1];
       fits = fits && other == a;
     }
-    if (!fits) fail_unsupported(context_, op, "matrices of other sizes");
+    if (!fits)
+      fail_unsupported(context_, op, "matrices that are not square, are too large or do not match");
   }
 
   Pair factored(const Operation& op, Pair x, PairMaker& make) const {

@@ -25,7 +25,7 @@ std::int64_t number_of_call(const Context& c) {
   std::int64_t number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   c.need(read.ec == std::errc() && read.ptr == text.data() + text.size(),
-         "a call of the host without a number");
+         "a call to the host program without a number");
   return number;
 }
 
@@ -52,7 +52,7 @@ std::shared_ptr<const ir::HostCallback::Call> function_of(Context& c, bool has_v
   const FindHostCall& find = c.frame.context().find_host_call;
   if (!find) return nullptr;
   std::shared_ptr<const Call> call = find(number_of_call(c), c.b().span());
-  c.need(call != nullptr, "a call of a function of another program");
+  c.need(call != nullptr, "a call to a function of another program");
   if (!has_verdict) return call;
   std::vector<std::size_t> bytes;
   for (const Type& type : results) bytes.push_back(static_cast<std::size_t>(size_bytes(type)));
@@ -151,7 +151,7 @@ Values inspection(Context& c) {
   ir::ShardingWatcher watcher;
   if (const FindHostCall& find = c.frame.context().find_host_call) {
     const auto call = find(number_of_call(c), c.b().span());
-    c.need(call != nullptr, "a call of a function of another program");
+    c.need(call != nullptr, "a call to a function of another program");
     using Tell = std::function<void(const Mesh&, const Sharding&)>;
     watcher.tell = std::make_shared<const Tell>([call](const Mesh& mesh, const Sharding& sharding) {
       const std::string text = shards_text(mesh, sharding);

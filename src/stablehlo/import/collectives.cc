@@ -138,7 +138,7 @@ void check_mapped(Context& c, const Axes& axes) {
   for (const ops::NamedAxis& axis : axes) {
     const auto is_it = [&](const MeshAxis& each) { return each.name == axis.name; };
     c.need(std::ranges::any_of(c.frame.context().manual, is_it),
-           "an exchange along axes that are not mapped");
+           "a collective along axes that are not manual");
   }
 }
 
@@ -213,7 +213,7 @@ Groups groups_of(Context& c) {
     for (std::size_t i = 0; i < members.size(); ++i) {
       const auto at = static_cast<std::size_t>(members[i]);
       c.need(result.members[at].empty() || result.members[at] == members,
-             "groups that differ along axes that they do not exchange data along");
+             "groups that are not the same at all positions along the other mesh axes");
       result.members[at] = members;
       result.places[at] = static_cast<std::int64_t>(i);
     }
@@ -255,7 +255,7 @@ ValueId divided(Context& c, ValueId x, std::int64_t dim, std::int64_t count) {
   Shape shape = c.type(x).shape;
   const auto at = static_cast<std::size_t>(dim);
   c.need(at < shape.size() && count > 0 && shape[at] % count == 0,
-         "a dimension that the devices do not divide");
+         "a dimension whose size is not divisible by the number of devices");
   shape[at] /= count;
   shape.insert(shape.begin() + dim, count);
   Ints order = {dim};
@@ -374,7 +374,7 @@ Route route_of(Context& c) {
     std::iota(all.begin(), all.end(), std::size_t{0});
     route = route_along(c, pairs, all);
   }
-  c.need(route.has_value(), "a device that receives twice");
+  c.need(route.has_value(), "a device that receives more than once");
   check_mapped(c, route->axes);
   return *route;
 }

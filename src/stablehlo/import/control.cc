@@ -17,7 +17,7 @@ namespace {
 const Operation& callee_of(Context& c, const char* attribute) {
   const auto& functions = c.frame.context().functions;
   const auto found = functions.find(c.text(attribute));
-  if (found == functions.end()) c.unsupported("a call of a function that is not in the module");
+  if (found == functions.end()) c.unsupported("a call to a function that is not in the module");
   return *found->second;
 }
 
@@ -173,7 +173,7 @@ Values loop_by_device(Context& c, Frame::Captures captures) {
 }
 
 Values while_loop(Context& c) {
-  c.need(c.op.regions.size() == 2, "other regions than condition and body");
+  c.need(c.op.regions.size() == 2, "regions other than a condition and a body");
   const Frame::Captures captures = c.frame.captures_of(c.op);
   Values operands = c.frame.captured(captures);
   const std::size_t consts = operands.size();

@@ -122,7 +122,7 @@ ValueId in_halves(Context& c, std::uint64_t bits, const Type& type) {
 
 Values constant(Context& c) {
   const Attribute& value = c.attribute("value");
-  c.need(value.kind == Kind::tensor, "a constant of another kind");
+  c.need(value.kind == Kind::tensor, "a constant that is not a tensor");
   const Type type = c.result();
   if (is_dense(c.op)) return {c.frame.constant(&value)};
   const bytecode::Elements elements(value, 0);
@@ -299,10 +299,10 @@ class Precision {
 Values reduce_precision(Context& c) {
   ir::Builder& b = c.b();
   const Type type = c.type(c.operand(0));
-  c.need(is_float(type.dtype), "bits of another type");
+  c.need(is_float(type.dtype), "an operand that is not floating-point");
   const std::int64_t exponent = c.integer("exponent_bits");
   const std::int64_t mantissa = c.integer("mantissa_bits");
-  c.need(exponent >= 1 && mantissa >= 0, "no bits");
+  c.need(exponent >= 1 && mantissa >= 0, "no exponent bits, or a negative number of mantissa bits");
   const DType dtype = type.dtype == DType::f64 ? DType::f64 : DType::f32;
   const ValueId x = ops::convert(b, c.operand(0), dtype);
   const ValueId rounded = Precision(c, dtype, type.shape).rounded(x, exponent, mantissa);
@@ -378,13 +378,13 @@ Values bitcast(Context& c) {
   const Type result = c.result();
   const Type given = c.type(c.operand(0));
   const bool is_boolean = result.dtype == DType::boolean || given.dtype == DType::boolean;
-  c.need(!is_boolean || result.dtype == given.dtype, "bits of booleans");
+  c.need(!is_boolean || result.dtype == given.dtype, "a bitcast between booleans and another type");
   const std::size_t from = size_bytes(given.dtype);
   const std::size_t to = size_bytes(result.dtype);
   if (from == to) return {ops::bitcast(c.b(), c.operand(0), result.dtype)};
   if (from > to) return {split_bits(c, c.operand(0), result)};
   c.need(given.rank() > 0 && given.shape.back() == static_cast<std::int64_t>(to / from),
-         "bits of another number of elements");
+         "a last dimension whose bits do not make up one element of the result");
   return {join_bits(c, c.operand(0), result)};
 }
 
@@ -392,7 +392,7 @@ Values bitcast(Context& c) {
 ValueId part_of(Context& c, std::int64_t part) {
   const ValueId x = c.operand(0);
   c.need(is_complex(*c.frame.context().module.value_types[c.op.operands[0]]),
-         "a part of a real number");
+         "an operand that is not complex");
   const std::int64_t last = c.type(x).rank() - 1;
   return ops::reshape(c.b(), ops::slice_dim(c.b(), x, last, part, part + 1), c.result().shape);
 }
@@ -405,7 +405,7 @@ Values complex(Context& c) {
   Shape column = c.type(c.operand(0)).shape;
   column.push_back(1);
   c.need(c.operands.size() == 2 && c.type(c.operand(0)) == c.type(c.operand(1)),
-         "parts of different types");
+         "real and imaginary parts of different types");
   Values parts;
   for (const ValueId part : c.operands) parts.push_back(ops::reshape(c.b(), part, column));
   return {ops::concatenate(c.b(), parts, static_cast<std::int64_t>(column.size()) - 1)};

@@ -9,7 +9,7 @@
 namespace tessera::stablehlo {
 
 Join::Join(Context& c, const Region& region, std::size_t count) : c_(c) {
-  const char* const reason = "a body that does not join pairs of scalars";
+  const char* const reason = "a body that does not combine pairs of scalars";
   c.need(count > 0 && region.arguments.size() == 2 * count, reason);
   const Region plain = without_copies(region);
   Frame::Captures captures = c.frame.captures_of(c.op);
@@ -133,7 +133,7 @@ Values folded(Context& c, const Joins& join, Values arrays) {
 
 void check_scalars(Context& c, const Values& firsts) {
   const auto is_scalar = [&](ValueId value) { return c.type(value).rank() == 0; };
-  c.need(std::ranges::all_of(firsts, is_scalar), "first values that are no scalars");
+  c.need(std::ranges::all_of(firsts, is_scalar), "initial values that are not scalars");
 }
 
 Values reduced_by_body(Context& c, const Values& arrays, const Values& firsts, const Region& body,

@@ -24,18 +24,20 @@ Values fft(Context& c) {
   const bool from_real = kind == "RFFT";
   const bool to_real = kind == "IRFFT";
   const bool is_inverse = to_real || kind == "IFFT";
-  c.need(parts.size() == (from_real ? 1U : 2U), "an operand of another dtype");
-  c.need(c.op.results.size() == (to_real ? 1U : 2U), "a result of another dtype");
+  c.need(parts.size() == (from_real ? 1U : 2U), "an operand of the wrong dtype for this transform");
+  c.need(c.op.results.size() == (to_real ? 1U : 2U),
+         "a result of the wrong dtype for this transform");
   const Shape shape = c.type(parts[0]).shape;
   const std::size_t rank = shape.size();
-  c.need(!lengths.empty() && lengths.size() <= rank, "other dimensions");
+  c.need(!lengths.empty() && lengths.size() <= rank,
+         "no transform lengths, or more of them than dimensions");
   const std::size_t first = rank - lengths.size();
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const bool is_half = to_real && i + 1 == lengths.size();
     c.need(lengths[i] >= 0 && shape[first + i] == (is_half ? lengths[i] / 2 + 1 : lengths[i]),
-           "lengths that are not those of the dimensions");
+           "transform lengths that do not match the dimensions");
   }
-  c.need(lengths.back() > 0 || !(from_real || to_real), "a length of 0");
+  c.need(lengths.back() > 0 || !(from_real || to_real), "a transform length of 0");
   if (from_real) parts = b.emit_all("rfft", {{"scale", 1.0}}, parts);
   for (std::size_t dim = first; dim + (from_real || to_real ? 1 : 0) < rank; ++dim) {
     parts = complex_transform(b, dim, std::move(parts), is_inverse);

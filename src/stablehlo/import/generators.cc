@@ -141,15 +141,18 @@ Values rng_bit_generator(Context& c) {
   const Type result = c.result(1);
   const std::string_view name = c.text("rng_algorithm");
   const bool is_threefry = name == "THREE_FRY";
-  c.need(is_threefry || name == "PHILOX" || name == "DEFAULT", "another generator");
+  c.need(is_threefry || name == "PHILOX" || name == "DEFAULT",
+         "a random generator other than Threefry and Philox");
   const ValueId state = c.operand(0);
-  c.need(c.type(state) == Type{DType::u64, {2}}, "a state of another type");
-  c.need(is_integer(result.dtype) && !is_signed(result.dtype), "random bits of another type");
+  c.need(c.type(state) == Type{DType::u64, {2}},
+         "a generator state that is not two 64-bit unsigned integers");
+  c.need(is_integer(result.dtype) && !is_signed(result.dtype),
+         "random bits that are not unsigned integers");
   if (num_elements(result.shape) == 0) return {state, ops::full(b, 0, result)};
   const bool is_long = result.dtype == DType::u64;
   const Bits layout = bits_of(result.shape, is_threefry, is_long);
   const std::int64_t steps = num_elements(layout.steps());
-  c.need(steps < std::int64_t{1} << 32U, "another number of random bits");
+  c.need(steps < std::int64_t{1} << 32U, "too many random bits");
   const auto words = [&](std::int64_t i) {
     const ValueId one = ops::reshape(b, ops::slice(b, state, {i}, {i + 1}), {});
     return Words{ops::broadcast_scalar(b, ops::convert(b, one, DType::u32), {steps}),

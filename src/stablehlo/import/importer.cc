@@ -98,11 +98,11 @@ void collect_values(const Region& region, std::set<ValueNumber>& inside,
 
 void fail_unsupported(const ModuleContext& context, const Operation& op,
                       const std::string& reason) {
-  throw UserError({.what = "stablehlo: " + std::string(op.name) + " is not supported here",
+  throw UserError({.what = "stablehlo: this use of " + std::string(op.name) + " is not supported",
                    .where = line_of(context, op),
                    .found = reason + ", " + types_text(context.module, op),
                    .wanted = "the operations that docs/stablehlo.md lists",
-                   .cure = "write this line of the program with other functions"});
+                   .cure = "rewrite this line of the program with other functions"});
 }
 
 std::string_view kind_of(const Operation& op) {
@@ -154,7 +154,7 @@ Type type_of(const ModuleContext& context, ValueNumber value, const Operation& o
   const std::optional<DType> dtype = dtype_of_name(is_array ? element->name : "");
   if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));
   for (const std::int64_t size : type.shape) {
-    if (size < 0) fail_unsupported(context, op, "a size that is not known");
+    if (size < 0) fail_unsupported(context, op, "a dynamic size");
   }
   Type result{.dtype = *dtype, .shape = type.shape};
   if (has_parts) result.shape.push_back(2);
@@ -218,7 +218,7 @@ const Attribute& Context::attribute(std::string_view name) const {
 
 std::int64_t Context::integer(std::string_view name) const {
   const Attribute& found = attribute(name);
-  if (found.kind != Kind::integer) unsupported("no integer " + std::string(name));
+  if (found.kind != Kind::integer) unsupported("no integer attribute " + std::string(name));
   return bytecode::integer_value(bytecode::format_of(found.type->name),
                                  static_cast<std::uint64_t>(found.numbers[0]));
 }
@@ -230,9 +230,9 @@ bool Context::boolean(std::string_view name) const {
 
 Ints Context::ints(std::string_view name) const {
   const Attribute& found = attribute(name);
-  if (found.kind != Kind::tensor) unsupported("no integers " + std::string(name));
+  if (found.kind != Kind::tensor) unsupported("no integer tensor " + std::string(name));
   const bytecode::Elements elements(found, 0);
-  need(elements.size() <= 4096, "a long list");
+  need(elements.size() <= 4096, "a list of more than 4096 integers");
   Ints result;
   for (std::int64_t i = 0; i < elements.size(); ++i) {
     result.push_back(bytecode::integer_value(elements.format(), elements.bits(i)));
@@ -289,13 +289,13 @@ void Frame::operation(const Operation& op) {
   const Handler* handler = find_handler(kind_of(op));
   if (handler == nullptr) fail_unsupported(context_, op, "an unknown operation");
   if (++context_.equations > kMostEquations) {
-    fail_unsupported(context_, op, "calls that make too long a program");
+    fail_unsupported(context_, op, "calls that make the program too long");
   }
   builder_.set_span(line_of(context_, op));
   Context c{.frame = *this, .op = op, .operands = {}};
   for (const ValueNumber operand : op.operands) c.operands.push_back(value(operand));
   const Values results = (*handler)(c);
-  if (results.size() != op.results.size()) c.unsupported("the number of results");
+  if (results.size() != op.results.size()) c.unsupported("an unexpected number of results");
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (type(results[i]) != type_of(context_, op.results[i], op)) {
       c.unsupported("a result of the type " + to_string(type(results[i])));
@@ -307,7 +307,8 @@ void Frame::operation(const Operation& op) {
 Values Frame::call(const Operation& function, const Values& arguments, const Operation& caller) {
   const Region& body = function.regions[0];
   if (body.arguments.size() != arguments.size() || depth_ >= kDeepestCall) {
-    fail_unsupported(context_, caller, "a call that does not end, or of other operands");
+    fail_unsupported(context_, caller,
+                     "a call that is nested too deeply or has the wrong number of operands");
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) define(body.arguments[i], arguments[i]);
   // JAX writes some functions only once for all calls; these have no lines of the program.

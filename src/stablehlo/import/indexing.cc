@@ -44,7 +44,7 @@ Values gather(Context& c) {
   const Ints dropped = joined(c.ints("collapsed_slice_dims"), in.batch);
   const Ints kept = others(rank, dropped);
   Ints found = joined(rows.windows, table.rest());
-  for (const std::int64_t dim : found) c.need(has(kept, dim), "a window that is dropped");
+  for (const std::int64_t dim : found) c.need(has(kept, dim), "a window along a dropped dimension");
   Shape shape = c.type(result).shape;
   for (const std::int64_t dim : kept) {
     if (has(found, dim)) continue;
@@ -53,7 +53,7 @@ Values gather(Context& c) {
   }
   result = ops::reshape(b, result, shape);
   const Ints offsets = c.ints("offset_dims");
-  c.need(offsets.size() == kept.size(), "windows of another rank");
+  c.need(offsets.size() == kept.size(), "windows of the wrong rank");
   Ints order;
   std::int64_t next = 0;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i) {
@@ -92,7 +92,7 @@ Indexing scatter_indexing(Context& c, std::size_t count, Windows& windows) {
   windows.kept = others(rank, joined(c.ints("inserted_window_dims"), in.batch));
   windows.updates = c.ints("update_window_dims");
   check_dims(c, windows.updates, update_shape.size());
-  c.need(windows.updates.size() == windows.kept.size(), "windows of another rank");
+  c.need(windows.updates.size() == windows.kept.size(), "windows of the wrong rank");
   in.window.assign(rank, 1);
   for (std::size_t i = 0; i < windows.kept.size(); ++i) {
     in.window[static_cast<std::size_t>(windows.kept[i])] =
@@ -386,7 +386,7 @@ Values scatter(Context& c) {
   for (std::size_t i = 0; i < arrays; ++i) {
     c.need(c.type(c.operand(i)).shape == c.type(c.operand(0)).shape &&
                c.type(c.operand(arrays + 1 + i)).shape == updates.shape,
-           "arrays of several shapes");
+           "arrays of different shapes");
   }
   Windows windows;
   Indexing in = scatter_indexing(c, arrays, windows);

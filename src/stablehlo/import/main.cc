@@ -102,7 +102,8 @@ void add_constants(ModuleContext& context, const Operation& main, Frame& frame, 
     const Type type = type_of(context, constant->results[0], *constant);
     const Attribute* value = constant->find("value");
     if (value->type->shape != type.shape) {
-      fail_unsupported(context, *constant, "a constant of another shape");
+      fail_unsupported(context, *constant,
+                       "a constant whose shape differs from that of its result");
     }
     frame.define_constant(value, frame.builder().add_input(type));
     result.constants.push_back({type, elements_of(*value, type.dtype)});

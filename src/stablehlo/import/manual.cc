@@ -12,7 +12,7 @@ namespace {
 using Kind = Attribute::Kind;
 
 std::vector<MeshAxis> axes_of(Context& c, const Attribute& names) {
-  c.need(names.kind == Kind::manual_axes, "a list of axes of another kind");
+  c.need(names.kind == Kind::manual_axes, "a list of axes in an unknown form");
   std::vector<MeshAxis> axes;
   for (const MeshAxis& axis : c.frame.context().mesh.axes()) {
     const auto is_named = [&](const Attribute* name) { return name->text == axis.name; };
@@ -34,10 +34,11 @@ ManualSharding sharding_of(Context& c, const Attribute& shardings, std::size_t i
   if (is_token(c, value)) return {.split = {{}}, .terms = {}};
   c.need(shardings.kind == Kind::shardings && i < shardings.items.size(), "too few shardings");
   const Attribute& sharding = *shardings.items[i];
-  c.need(sharding.kind == Kind::sharding, "a sharding of another kind");
+  c.need(sharding.kind == Kind::sharding, "a sharding in an unknown form");
   const ModuleContext& context = c.frame.context();
   const auto mesh = context.meshes.find(sharding.items[0]->text);
-  c.need(mesh == context.meshes.end() || mesh->second == context.mesh, "tiles of two meshes");
+  c.need(mesh == context.meshes.end() || mesh->second == context.mesh,
+         "shardings on different meshes");
   const auto is_manual = [&](std::string_view name) {
     return std::ranges::any_of(manual, [&](const MeshAxis& each) { return each.name == name; });
   };
@@ -84,7 +85,7 @@ Mesh mesh_of(Context& c) {
   const ModuleContext& context = c.frame.context();
   for (const char* list : {"in_shardings", "out_shardings"}) {
     const Attribute& shardings = c.attribute(list);
-    c.need(shardings.kind == Kind::shardings, "shardings of another kind");
+    c.need(shardings.kind == Kind::shardings, "shardings in an unknown form");
     for (const Attribute* sharding : shardings.items) {
       if (sharding->kind != Kind::sharding) continue;
       const auto found = context.meshes.find(sharding->items[0]->text);
@@ -96,7 +97,7 @@ Mesh mesh_of(Context& c) {
 
 Values manual_computation(Context& c) {
   ModuleContext& context = c.frame.context();
-  c.need(context.map_tiles != nullptr, "no way to map a function over devices");
+  c.need(context.map_tiles != nullptr, "a function that is mapped over devices");
   const Mesh first = std::exchange(context.mesh, mesh_of(c));
   ManualBody body;
   body.axes = axes_of(c, c.attribute("manual_axes"));
@@ -109,7 +110,7 @@ Values manual_computation(Context& c) {
     inputs.push_back(sharding_of(c, c.attribute("in_shardings"), i, c.op.operands[i], body.axes));
     operands[i] = terms_of(c.frame, operands[i], inputs[i].terms);
     c.need(inputs[i].split.size() == c.type(operands[i]).shape.size(),
-           "a sharding of another rank");
+           "a sharding of the wrong rank");
     body.inputs.push_back(inputs[i].split);
   }
   for (std::size_t i = 0; i < c.op.results.size(); ++i) {
@@ -121,7 +122,7 @@ Values manual_computation(Context& c) {
   context.manual.insert(context.manual.end(), body.axes.begin(), body.axes.end());
   ir::Function function = *c.frame.nested(c.op, c.region(0), captures);
   context.manual = outer;
-  c.need(function.outputs.size() == body.outputs.size(), "the number of results");
+  c.need(function.outputs.size() == body.outputs.size(), "an unexpected number of results");
   // Captured values come last: they are the same on all devices.
   std::ranges::rotate(function.inputs,
                       function.inputs.begin() + static_cast<std::ptrdiff_t>(captured.size()));
@@ -144,7 +145,7 @@ Values manual_computation(Context& c) {
 /// The index of the device, row-major over the mesh.
 Values partition_id(Context& c) {
   const ModuleContext& context = c.frame.context();
-  c.need(context.mesh.is_in_order(), "devices that are not in order");
+  c.need(context.mesh.is_in_order(), "a mesh whose devices are not in order");
   ir::Builder& b = c.b();
   ValueId index = ops::scalar(b, 0, DType::i32);
   for (const MeshAxis& axis : context.mesh.axes()) {
@@ -152,7 +153,7 @@ Values partition_id(Context& c) {
     index = ops::mul(b, index, size);
     if (axis.size == 1) continue;
     c.need(std::ranges::find(context.manual, axis) != context.manual.end(),
-           "the index of a device along axes that are not mapped");
+           "a device index along axes that are not manual");
     index = ops::add(b, index, ops::axis_index(b, {.name = axis.name, .size = axis.size}));
   }
   return {ops::convert(b, index, DType::u32)};

@@ -120,7 +120,7 @@ Values reduce(Context& c) {
   const std::string_view extremum = is_pair ? extremum_of(body) : std::string_view();
   if (extremum.empty() || !counts_along(c.b().function(), c.operand(1), dims[0])) {
     const std::size_t count = c.operands.size() / 2;
-    c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
+    c.need(count > 0 && 2 * count == c.operands.size(), "operands without initial values");
     const auto middle = c.operands.begin() + static_cast<std::ptrdiff_t>(count);
     return reduced_by_body(c, {c.operands.begin(), middle}, {middle, c.operands.end()}, body, dims);
   }
@@ -201,10 +201,10 @@ class Comparator {
 Values sort(Context& c) {
   const Region body = without_copies(c.region(0));
   const std::vector<std::size_t> keys = Comparator(body).keys();
-  if (keys.empty()) c.unsupported("a comparator of its own");
+  if (keys.empty()) c.unsupported("a custom comparator");
   Values results = c.operands;
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
-    c.need(*key < results.size(), "a comparator of more operands");
+    c.need(*key < results.size(), "a comparator with more operands than the sort");
     Values order = results;
     std::swap(order[0], order[*key]);
     results = ops::sort(c.b(), order, c.integer("dimension"));
@@ -219,9 +219,9 @@ Values approx_top_k(Context& c) {
   ir::Builder& b = c.b();
   const Type result = c.result();
   const std::int64_t dim = setting_of(c, "reduction_dim");
-  c.need(c.operands.size() == 4 && c.op.results.size() == 2, "several arrays");
+  c.need(c.operands.size() == 4 && c.op.results.size() == 2, "several arrays at once");
   c.need(dim >= 0 && dim < result.rank() && counts_along(b.function(), c.operand(1), dim),
-         "positions of their own");
+         "indices that do not count along the dimension");
   const Attribute& called = c.attribute("called_computations");
   const auto& functions = c.frame.context().functions;
   const auto found =
@@ -232,9 +232,9 @@ Values approx_top_k(Context& c) {
              kind_of(body.operations[0]) == "compare" &&
              body.operations[0].operands ==
                  std::vector<ValueNumber>{body.arguments[0], body.arguments[1]},
-         "a comparator of its own");
+         "a custom comparator");
   const std::string_view direction = text_of(body.operations[0], "comparison_direction");
-  c.need(direction == "GT" || direction == "LT", "a comparator of its own");
+  c.need(direction == "GT" || direction == "LT", "a custom comparator");
   const bool is_least = direction == "LT";
   const ValueId x = is_least ? ops::neg(b, c.operand(0)) : c.operand(0);
   Values results =

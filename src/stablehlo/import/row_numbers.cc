@@ -35,7 +35,7 @@ Ints batch_dims(Context& c, const char* attribute) {
 void set_indices(Context& c, Indexing& to, ValueId indices, std::int64_t vector_dim) {
   ValueId x = as_index(c, indices);
   const std::int64_t rank = c.type(x).rank();
-  c.need(vector_dim >= 0 && vector_dim <= rank, "an index vector that is not there");
+  c.need(vector_dim >= 0 && vector_dim <= rank, "an index_vector_dim that is out of range");
   if (vector_dim == rank) {
     Shape shape = c.type(x).shape;
     shape.push_back(1);
@@ -52,7 +52,7 @@ void set_indices(Context& c, Indexing& to, ValueId indices, std::int64_t vector_
   to.lead = c.type(x).shape;
   to.lead.pop_back();
   c.need(c.type(x).shape.back() == static_cast<std::int64_t>(to.named.size()),
-         "index vectors of another length");
+         "index vectors of the wrong length");
   for (std::size_t i = 0; i < to.lead_batch.size(); ++i) {
     if (vector_dim < to.lead_batch[i]) --to.lead_batch[i];
   }
@@ -66,7 +66,7 @@ class RowNumbers {
 
   Rows run() {
     for (const std::int64_t dim : in_.named) {
-      c_.need(!has(in_.batch, dim), "an index of a batch dimension");
+      c_.need(!has(in_.batch, dim), "an index into a batch dimension");
     }
     rows_.dims = joined(in_.batch, in_.named);
     std::ranges::sort(rows_.dims);
@@ -167,14 +167,15 @@ void check_dims(Context& c, const Ints& dims, std::size_t rank) {
 void check_indexing(Context& c, const Indexing& in) {
   check_dims(c, in.named, in.shape.size());
   check_dims(c, in.batch, in.shape.size());
-  c.need(in.window.size() == in.shape.size(), "windows of another rank");
+  c.need(in.window.size() == in.shape.size(), "windows of the wrong rank");
   c.need(in.batch.size() == in.lead_batch.size(), "batch dimensions that do not match");
   check_dims(c, in.lead_batch, c.type(in.indices).shape.size() - 1);
   constexpr std::int64_t kMostRows = 0x7FFFFFFF;
   c.need(product(in.shape) > 0 && product(in.shape) < kMostRows && product(in.lead) > 0,
          "an array of more than 2^31 elements");
   for (std::size_t i = 0; i < in.shape.size(); ++i) {
-    c.need(in.window[i] > 0 && in.window[i] <= in.shape[i], "windows of another size");
+    c.need(in.window[i] > 0 && in.window[i] <= in.shape[i],
+           "windows that are empty or larger than the array");
   }
 }
 

@@ -72,7 +72,7 @@ Values pad(Context& c) {
   Ints start;
   Ints limit;
   const Shape shape = c.result().shape;
-  c.need(low.size() == shape.size() && high.size() == shape.size(), "padding of another rank");
+  c.need(low.size() == shape.size() && high.size() == shape.size(), "padding of the wrong rank");
   for (std::size_t i = 0; i < shape.size(); ++i) {
     start.push_back(std::max<std::int64_t>(-low[i], 0));
     limit.push_back(start[i] + shape[i]);

@@ -12,7 +12,8 @@ using Kind = Attribute::Kind;
 Mesh mesh_of(const ModuleContext& context, const Operation& op, const Attribute& mesh) {
   std::vector<MeshAxis> axes;
   for (const Attribute* axis : mesh.items) {
-    if (axis->kind != Kind::mesh_axis) fail_unsupported(context, op, "an axis");
+    if (axis->kind != Kind::mesh_axis)
+      fail_unsupported(context, op, "a mesh axis in an unknown form");
     axes.push_back({std::string(axis->text), axis->numbers[0]});
   }
   return Mesh(std::move(axes), mesh.numbers);
@@ -39,7 +40,9 @@ void read_mesh(ModuleContext& context) {
       if (read.axes().empty()) continue;  // for values on one device, or on all
       if (context.mesh == Mesh()) context.mesh = read;
       if (!has_same_atoms(read, context.mesh)) {
-        fail_unsupported(context, op, "a mesh with other factors than the first one");
+        fail_unsupported(
+            context, op,
+            "a mesh whose device ids or axis-size factors differ from those of the first mesh");
       }
       context.meshes[text_of(op, "sym_name")] = read;
     }
@@ -51,16 +54,16 @@ Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, c
   auto need = [&](bool holds, const char* reason) {
     if (!holds) fail_unsupported(context, op, reason);
   };
-  need(attribute.kind == Kind::sharding, "a sharding of another kind");
+  need(attribute.kind == Kind::sharding, "a sharding in an unknown form");
   const auto rank = static_cast<std::size_t>(attribute.numbers[0]);
-  need(rank == type.shape.size(), "a sharding of another rank");
+  need(rank == type.shape.size(), "a sharding of the wrong rank");
   const auto found = context.meshes.find(attribute.items[0]->text);
   const Mesh& mesh = found == context.meshes.end() ? context.mesh : found->second;
   std::vector<SpecEntry> entries;
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < rank; ++i) {
     const Attribute& dimension = *attribute.items[1 + i];
-    need(dimension.kind == Kind::dimension, "a dimension of another kind");
+    need(dimension.kind == Kind::dimension, "the sharding of a dimension in an unknown form");
     SpecEntry entry{none};
     for (const Attribute* axis : dimension.items) {
       need(axis->kind == Kind::axis && axis->items.empty(), "a part of an axis");

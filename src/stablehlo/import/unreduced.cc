@@ -32,7 +32,8 @@ Unreduced unreduced_of(const ModuleContext& context, const Attribute& sharding,
                                                            "reduce_min"};
   const auto reduction = static_cast<std::size_t>(sharding.numbers[3]);
   if (reduction >= kReductions.size()) {
-    fail_unsupported(context, op, "terms of another reduction than sum, maximum and minimum");
+    fail_unsupported(context, op,
+                     "unreduced axes with a reduction other than sum, maximum and minimum");
   }
   Unreduced result{.axes = {}, .reduction = kReductions.at(reduction)};
   for (const MeshAxis& axis : context.mesh.axes()) {
@@ -42,7 +43,8 @@ Unreduced unreduced_of(const ModuleContext& context, const Attribute& sharding,
     if (std::ranges::any_of(named, is_it)) result.axes.push_back(axis);
   }
   if (result.axes.size() != named.size()) {
-    fail_unsupported(context, op, "an unreduced axis of another mesh, or a part of an axis");
+    fail_unsupported(context, op,
+                     "an unreduced axis of another mesh, or an unreduced part of an axis");
   }
   return result;
 }

@@ -21,7 +21,7 @@ Padding padding_of(Context& c, std::size_t rank) {
   const Ints list = c.ints("padding");
   Padding result;
   if (list.size() == 1) return {Ints(rank, list[0]), Ints(rank, list[0])};
-  c.need(list.size() == 2 * rank, "padding of another rank");
+  c.need(list.size() == 2 * rank, "padding of the wrong rank");
   for (std::size_t i = 0; i < rank; ++i) {
     result.low.push_back(list[2 * i]);
     result.high.push_back(list[2 * i + 1]);
@@ -63,10 +63,11 @@ Pool pool_of(Context& c) {
             .padding = padding_of(c, rank)};
   c.need(pool.window.size() == rank && pool.stride.size() == rank && pool.base.size() == rank &&
              pool.gaps.size() == rank,
-         "windows of another rank");
+         "windows of the wrong rank");
   const auto is_size = [](std::int64_t size) { return size >= 1 && size < kMost; };
   for (const Ints* sizes : {&pool.window, &pool.stride, &pool.base, &pool.gaps}) {
-    c.need(std::ranges::all_of(*sizes, is_size), "windows of no or of too large a size");
+    c.need(std::ranges::all_of(*sizes, is_size),
+           "a window size, stride or dilation that is below 1 or too large");
   }
   const auto is_width = [](std::int64_t width) { return width > -kMost && width < kMost; };
   c.need(std::ranges::all_of(pool.padding.low, is_width) &&
@@ -90,7 +91,7 @@ ValueId padded(Context& c, ValueId x, ValueId value, const Pool& pool) {
     limit.push_back(start[i] + spread + low[i] + high[i]);
     low[i] = std::max<std::int64_t>(low[i], 0);
     high[i] = std::max<std::int64_t>(high[i], 0);
-    c.need(limit[i] >= start[i], "padding that cuts off more than there is");
+    c.need(limit[i] >= start[i], "negative padding that is larger than the dimension");
   }
   return ops::slice(c.b(), ops::pad(c.b(), x, value, low, high, interior), start, limit);
 }
@@ -98,7 +99,7 @@ ValueId padded(Context& c, ValueId x, ValueId value, const Pool& pool) {
 /// Reduces windows with any body, one dimension after the other, the last one first.
 Values reduce_window_by_body(Context& c, const Pool& pool) {
   const std::size_t count = c.operands.size() / 2;
-  c.need(count > 0 && 2 * count == c.operands.size(), "operands without first values");
+  c.need(count > 0 && 2 * count == c.operands.size(), "operands without initial values");
   const Join join(c, c.region(0), count);
   const Values firsts(c.operands.begin() + static_cast<std::ptrdiff_t>(count), c.operands.end());
   check_scalars(c, firsts);
@@ -180,18 +181,18 @@ Values select_and_scatter(Context& c) {
   c.need(is_float(type.dtype), "elements that are not floats");
   c.need(choice.operations.size() == 2 && kind_of(choice.operations[0]) == "compare" &&
              choice.operations[0].operands == choice.arguments,
-         "a choice of its own");
+         "a custom selection");
   const std::string_view direction = text_of(choice.operations[0], "comparison_direction");
-  c.need(direction == "GE" || direction == "LE", "a choice of its own");
+  c.need(direction == "GE" || direction == "LE", "a custom selection");
   const std::string name = direction == "GE" ? "max" : "min";
   const auto first = c.frame.splats.find(c.operand(2));
   c.need(joined_by(c.region(1)) == "add" && first != c.frame.splats.end() && first->second == 0,
-         "anything but a sum that begins at 0");
+         "a scatter other than a sum that starts at 0");
   const auto rank = static_cast<std::size_t>(type.rank());
   const Ints window = c.ints("window_dimensions");
   const Ints stride = c.ints("window_strides");
   const Padding padding = padding_of(c, rank);
-  c.need(rank > 0 && window.size() == rank && stride.size() == rank, "windows of another rank");
+  c.need(rank > 0 && window.size() == rank && stride.size() == rank, "windows of the wrong rank");
   c.need(std::ranges::min(padding.low) >= 0 && std::ranges::min(padding.high) >= 0,
          "negative padding");
   if (num_elements(c.type(c.operand(1)).shape) == 0) return {ops::full(b, 0, type)};
@@ -200,7 +201,8 @@ Values select_and_scatter(Context& c) {
   const ir::Attributes windows = {{"stride", stride}, {"window", window}};
   const ValueId chosen = b.emit("reduce_window_" + name, windows, {x});
   const ValueId numbers = b.emit("find_in_windows", windows, {x, chosen});
-  c.need(c.type(chosen).shape == c.type(c.operand(1)).shape, "windows of another number");
+  c.need(c.type(chosen).shape == c.type(c.operand(1)).shape,
+         "values whose shape does not match the windows");
   return {
       b.emit("spread_from_windows",
              {{"low", padding.low}, {"shape", type.shape}, {"stride", stride}, {"window", window}},
@@ -229,7 +231,7 @@ ValueId arranged(Context& c, ValueId x, const Ints& order, const Groups& groups)
   c.need(groups.dim >= 0 && groups.dim < std::ssize(shape), "a dimension that does not exist");
   const auto at = static_cast<std::size_t>(groups.dim);
   c.need(groups.count > 0 && shape[at] % groups.count == 0,
-         "groups that do not divide a dimension");
+         "a dimension whose size is not divisible by the number of groups");
   shape[at] /= groups.count;
   shape.insert(shape.begin() + groups.dim, groups.count);
   Ints behind = {groups.dim};
@@ -280,7 +282,7 @@ Values convolution(Context& c) {
   match_for_sums(c, x, kernel);
   const std::int64_t features = c.integer("feature_group_count");
   const std::int64_t batches = c.integer("batch_group_count");
-  c.need(features == 1 || batches == 1, "groups of two kinds");
+  c.need(features == 1 || batches == 1, "both feature groups and batch groups");
   const std::int64_t groups = features == 1 && batches == 1 ? 0 : std::max(features, batches);
   const std::int64_t of_batch = c.integer("input_batch_dimension");
   const std::int64_t of_features = c.integer("input_feature_dimension");

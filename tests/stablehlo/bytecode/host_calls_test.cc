@@ -55,7 +55,7 @@ TEST(HostCalls, OfAFunctionThatDoesNotExist) {
     const ModuleProgram program(module_named("host_calls.mlirbc"), 2, nothing);
     ADD_FAILURE() << "no error";
   } catch (const UserError& error) {
-    EXPECT_NE(error.mistake().found.find("a call of a function of another program"),
+    EXPECT_NE(error.mistake().found.find("a call to a function of another program"),
               std::string::npos)
         << error.what();
   }

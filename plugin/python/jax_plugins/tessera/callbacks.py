@@ -226,11 +226,11 @@ def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None,
     avals_in, avals_out = avals or (ctx.avals_in, ctx.avals_out)
     if not all(core.is_constant_shape(aval.shape) for aval in (*avals_in, *avals_out)):
         raise NotImplementedError(
-            f"tessera: {name} calls a function in Python, whose arguments and results have shapes "
-            "that are known\n"
+            f"tessera: {name} calls a Python function, whose arguments and results must have known "
+            "shapes\n"
             f"  found:  {', '.join(str(aval) for aval in (*avals_in, *avals_out))}\n"
-            "  wanted: shapes without names\n"
-            "  cure:   export the program for each shape")
+            "  wanted: shapes without symbolic dimensions\n"
+            "  cure:   export the program separately for each shape")
     called = _Function(name, function, _physical(avals_in), _physical(avals_out), on_cpu)
     ctx.module_context.add_keepalive(called)
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(np.dtype(aval.dtype)))

@@ -65,7 +65,7 @@ def _only_whole(subset_by_index, count):
     if subset_by_index is None or tuple(subset_by_index) == (0, count):
         return
     raise NotImplementedError(
-        "tessera: a part of the eigenvalues or singular values cannot be computed alone\n"
+        "tessera: a subset of the eigenvalues or singular values cannot be computed on its own\n"
         f"  found:  subset_by_index={tuple(subset_by_index)}\n"
         f"  wanted: all {count}\n"
         "  cure:   compute all and slice the result")
@@ -115,10 +115,11 @@ def _on_cpu(primitive):
     def rule(ctx, *operands, **options):
         if callbacks.cpu_device() is None:
             raise NotImplementedError(
-                f"tessera: {primitive} is computed by JAX's CPU backend, which is left out\n"
+                f"tessera: {primitive} is computed by JAX's CPU backend, which JAX_PLATFORMS "
+                "leaves out\n"
                 f"  found:  JAX_PLATFORMS={jax.config.jax_platforms}\n"
                 "  wanted: JAX_PLATFORMS=tessera,cpu\n"
-                "  cure:   set that before JAX starts")
+                "  cure:   set it before JAX starts")
         return callbacks.emit_call(ctx, f"jax.lax.linalg.{primitive}",
                                    functools.partial(primitive.bind, **options), operands)
 

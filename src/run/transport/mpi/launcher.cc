@@ -55,7 +55,8 @@ const TesseraMpi& load_mpi(const Launch& launch, const Span& where) {
   if (library == nullptr) {
     const char* reason = dlerror();
     throw UserError(
-        {.what = "a launcher has started this process, but the module for its MPI cannot be loaded",
+        {.what =
+             "an MPI launcher started this process, but the module for its MPI cannot be loaded",
          .where = where,
          .found = reason == nullptr ? file : reason,
          .wanted = file + ", which is built with Tessera where this MPI is installed",
@@ -68,11 +69,12 @@ const TesseraMpi& load_mpi(const Launch& launch, const Span& where) {
   const TesseraMpi* mpi =
       symbol == nullptr ? nullptr : reinterpret_cast<TesseraMpiSymbol*>(symbol)();
   if (mpi == nullptr || mpi->version != kTesseraMpiVersion) {
-    throw UserError({.what = "the module for MPI was not built with this Tessera",
-                     .where = where,
-                     .found = file,
-                     .wanted = fmt::format("version {} of its functions", int{kTesseraMpiVersion}),
-                     .cure = "build and install Tessera again"});
+    throw UserError(
+        {.what = "the MPI module was not built with this version of Tessera",
+         .where = where,
+         .found = file,
+         .wanted = fmt::format("a module with interface version {}", int{kTesseraMpiVersion}),
+         .cure = "build and install Tessera again"});
   }
   return *mpi;
 }
