@@ -67,7 +67,8 @@ struct ReadOptions {
   /// lists such a tensor, it is an error instead.
   std::vector<FileTensor>* left = nullptr;
 };
-/// The arrays of a safetensors file, sorted by name. The path may also name the index of several
+/// The arrays of a safetensors file, sorted by name. F8_E4M3 and F8_E5M2 become bf16, which has all
+/// of their values. The path may also name the index of several
 /// files (model.safetensors.index.json), or a folder that holds model.safetensors or such an index.
 /// Throws UserError for a damaged file.
 std::vector<NamedArray> read_safetensors(

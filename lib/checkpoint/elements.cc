@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -69,6 +70,26 @@ std::string elements_of(const Array& array, const std::source_location& where) {
             std::uint16_t{}, std::uint32_t{}, std::uint64_t{}, float16{}, bfloat16{}, float{},
             double{});
   return bytes;
+}
+
+std::vector<bfloat16> float8_values(const std::string& dtype) {
+  const bool has_infinity = dtype == "F8_E5M2";
+  if (!has_infinity && dtype != "F8_E4M3") return {};
+  const int stored = has_infinity ? 2 : 3;  // bits of the significand
+  const int bias = has_infinity ? 15 : 7;
+  std::vector<bfloat16> values;
+  for (int bits = 0; bits < 256; ++bits) {
+    const int magnitude = bits & 0x7F, exponent = magnitude >> stored;
+    const int one = 1 << stored, fraction = magnitude & (one - 1);
+    double value = exponent == 0 ? std::ldexp(fraction, 1 - bias - stored)
+                                 : std::ldexp(one + fraction, exponent - bias - stored);
+    constexpr int kInfinity = 0x7C;
+    if (has_infinity && magnitude == kInfinity) value = std::numeric_limits<double>::infinity();
+    if (has_infinity ? magnitude > kInfinity : magnitude == 0x7F)
+      value = std::numeric_limits<double>::quiet_NaN();
+    values.emplace_back(bits >= 0x80 ? -value : value);
+  }
+  return values;
 }
 
 std::string fingerprint(std::vector<NamedArray> arrays) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -16,10 +17,15 @@ void sort_by_name(std::vector<NamedArray>& arrays);
 /// message begins with `subject`.
 void check_names(const std::vector<NamedArray>& arrays, const std::string& subject,
                  const std::source_location& where);
+/// The value of each byte as a float of 8 bits: F8_E4M3 or F8_E5M2 of the safetensors format. bf16
+/// has all of these values. Empty for other dtypes.
+std::vector<bfloat16> float8_values(const std::string& dtype);
 /// Which tensors of a file the options ask for; sets options.left. Throws UserError if one is
-/// missing, or if arrays do not have its dtype.
+/// missing, or if `reads` is false for its dtype.
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
-                                 const ReadOptions& options, const std::source_location& where);
+                                 const ReadOptions& options,
+                                 const std::function<bool(const std::string& dtype)>& reads,
+                                 const std::source_location& where);
 /// Converts a tensor that was read to what the options ask for.
 Array as_wanted(const Array& read, const ReadOptions& options);
 /// The bytes of all elements in row-major order. With one process per device this is a collective:

@@ -143,6 +143,19 @@ Array read_known(const TensorFiles& files, const Found& found, const std::source
       });
 }
 
+Array read_float8(const TensorFiles& files, const Found& found) {
+  const std::vector<bfloat16> values = float8_values(found.entry.foreign);
+  const auto widen = [&](const auto& read_bytes, std::span<std::byte> elements) {
+    std::vector<std::byte> bytes(elements.size() / sizeof(bfloat16));
+    read_bytes(std::span(bytes));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      std::memcpy(elements.data() + i * sizeof(bfloat16),
+                  &values[std::to_integer<std::size_t>(bytes[i])], sizeof(bfloat16));
+    }
+  };
+  return files.read(found, {DType::bf16, found.entry.type.shape}, widen);
+}
+
 std::string text_of(const FileTensor& tensor) {
   return tensor.name + " " + tensor.dtype + to_string(tensor.shape);
 }
@@ -179,11 +192,12 @@ void check_wanted(const std::vector<FileTensor>& tensors, const std::string& pat
 }
 
 [[noreturn]] void refuse(const FileTensor& tensor, const std::source_location& where) {
-  throw UserError({.what = "read_safetensors: the dtype of this tensor is not supported",
-                   .where = where,
-                   .found = text_of(tensor),
-                   .wanted = "one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64",
-                   .cure = "leave it out of the names, or convert the file"});
+  throw UserError(
+      {.what = "read_safetensors: the dtype of this tensor is not supported",
+       .where = where,
+       .found = text_of(tensor),
+       .wanted = "one of BOOL, I8 to I64, U8 to U64, F8_E4M3, F8_E5M2, F16, BF16, F32, F64",
+       .cure = "leave it out of the names, or convert the file"});
 }
 
 }  // namespace
@@ -194,14 +208,16 @@ Array as_wanted(const Array& read, const ReadOptions& options) {
 }
 
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
-                                 const ReadOptions& options, const std::source_location& where) {
+                                 const ReadOptions& options,
+                                 const std::function<bool(const std::string& dtype)>& reads,
+                                 const std::source_location& where) {
   check_wanted(tensors, path, options.names, where);
   const std::set<std::string> names(options.names.begin(), options.names.end());
   std::vector<bool> is_read;
   std::vector<FileTensor> left;
   for (const FileTensor& tensor : tensors) {
     const bool is_wanted = names.empty() || names.contains(tensor.name);
-    const bool is_known = find_safetensors_dtype(tensor.dtype).has_value();
+    const bool is_known = reads(tensor.dtype);
     if (is_wanted && !is_known && !names.empty()) refuse(tensor, where);
     if (is_wanted && !is_known) left.push_back(tensor);
     is_read.push_back(is_wanted && is_known);
@@ -215,11 +231,16 @@ std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOpti
   const TensorFiles files(path, where);
   std::vector<FileTensor> listed;
   for (const Found& found : files.tensors()) listed.push_back(found.tensor());
-  const std::vector<bool> is_read = choose_tensors(listed, path, options, where);
+  const auto reads = [](const std::string& dtype) {
+    return find_safetensors_dtype(dtype).has_value() || !float8_values(dtype).empty();
+  };
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, reads, where);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < listed.size(); ++i) {
     if (!is_read[i]) continue;
-    const Array read = read_known(files, files.tensors()[i], where);
+    const Found& found = files.tensors()[i];
+    const Array read =
+        found.entry.foreign.empty() ? read_known(files, found, where) : read_float8(files, found);
     arrays.push_back({.name = listed[i].name, .array = as_wanted(read, options)});
   }
   return arrays;

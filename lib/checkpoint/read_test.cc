@@ -21,7 +21,7 @@ Json entry(const char* dtype, const Shape& shape, std::int64_t begin, std::int64
   return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
 }
 
-/// Tensors f F8_E4M3[4], h F16[2], i I64[1] and x F32[1].
+/// Tensors f F8_E8M0[4], h F16[2], i I64[1] and x F32[1].
 std::string mixed_file(const std::string& path) {
   const float x = 2.5F;
   std::string elements("\x00\x3c\x00\xc0", 4);
@@ -29,7 +29,7 @@ std::string mixed_file(const std::string& path) {
   elements.append(reinterpret_cast<const char*>(&x), sizeof(x));
   write_file(path, file_of({{"h", entry("F16", {2}, 0, 4)},
                             {"i", entry("I64", {1}, 4, 12)},
-                            {"f", entry("F8_E4M3", {2, 2}, 12, 16)},
+                            {"f", entry("F8_E8M0", {2, 2}, 12, 16)},
                             {"x", entry("F32", {1}, 16, 20)}},
                            elements));
   return path;
@@ -52,7 +52,7 @@ TEST(ReadSafetensors, LeavesAndNamesOtherDtypes) {
   EXPECT_EQ(arrays[1].array.to_vector<std::int64_t>(),
             std::vector<std::int64_t>{0x0101010101010101});
   ASSERT_EQ(left.size(), 1U);
-  EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "fF8_E4M3[2,2]");
+  EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "fF8_E8M0[2,2]");
   EXPECT_EQ(names_of(read_safetensors(path)), (Names{"h", "i", "x"}));
   const auto widened = read_safetensors(path, {.f16_as_f32 = true});
   EXPECT_EQ(widened[0].array.to_vector<float>(), (std::vector<float>{1, -2}));
@@ -79,6 +79,33 @@ TEST(ReadSafetensors, KeepsEveryDtype) {
     EXPECT_EQ(name(item.array.dtype()), item.name);
     const bool is_bool = item.array.dtype() == DType::boolean;
     EXPECT_EQ(sum(astype(item.array, DType::f32)).item<float>(), is_bool ? 4.0F : 10.0F);
+  }
+}
+
+TEST(ReadSafetensors, ReadsEveryFloatOfEightBits) {
+  std::string elements;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    for (int bits = 0; bits < 256; ++bits) elements += static_cast<char>(bits);
+  }
+  const std::string path = test_folder() + "/float8.safetensors";
+  write_file(path, file_of({{"a", entry("F8_E4M3", {16, 16}, 0, 256)},
+                            {"b", entry("F8_E5M2", {256}, 256, 512)}},
+                           elements));
+  const auto arrays = read_safetensors(path);
+  EXPECT_EQ(to_string(arrays[0].array.type()) + to_string(arrays[1].array.type()),
+            "bf16[16,16]bf16[256]");
+  const auto a = astype(arrays[0].array, DType::f32).to_vector<float>();
+  // 1, the largest number, the least subnormal one, and -0.
+  EXPECT_EQ((std::vector{a[0x38], a[0x7E], a[0x01], a[0xB8]}),
+            (std::vector{1.0F, 448.0F, std::ldexp(1.0F, -9), -1.0F}));
+  EXPECT_TRUE(a[0x80] == 0 && std::signbit(a[0x80]));
+  for (int bits = 0; bits < 256; ++bits)
+    EXPECT_EQ(std::isnan(a[static_cast<std::size_t>(bits)]), (bits & 0x7F) == 0x7F);
+  // E5M2 has the upper bits of f16.
+  const auto b = astype(arrays[1].array, DType::f32).to_vector<float>();
+  for (std::size_t bits = 0; bits < 256; ++bits) {
+    const auto half = static_cast<float>(float16::from_bits(static_cast<std::uint16_t>(bits << 8)));
+    EXPECT_TRUE(b[bits] == half || (std::isnan(b[bits]) && std::isnan(half))) << bits;
   }
 }
 

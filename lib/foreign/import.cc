@@ -126,7 +126,10 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
          .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of Flax",
          .cure = "save the arrays in one of these formats, for example as a state_dict"});
   }
-  const std::vector<bool> is_read = choose_tensors(listed, path, options, where);
+  const auto reads = [](const std::string& dtype) {
+    return find_safetensors_dtype(dtype).has_value();
+  };
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, reads, where);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_read[i]) continue;

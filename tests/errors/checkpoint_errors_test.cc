@@ -253,7 +253,7 @@ TEST(CheckpointErrors, TensorOfADtypeThatArraysLack) {
             "read_safetensors: the dtype of this tensor is not supported\n"
             "  where:  <this line>\n"
             "  found:  x C64[1]\n"
-            "  wanted: one of BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64\n"
+            "  wanted: one of BOOL, I8 to I64, U8 to U64, F8_E4M3, F8_E5M2, F16, BF16, F32, F64\n"
             "  cure:   leave it out of the names, or convert the file");
 }
 
