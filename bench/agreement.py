@@ -33,7 +33,7 @@ def numbers(text):
 
 
 def axes_of_spec(spec):
-    """`P(None, ('data', 'model'))` -> ((), ("data", "model")); whole dimensions at the end go."""
+    """`P(None, ('data', 'model'))` -> ((), ("data", "model")); leaves out whole last ones."""
     entries = eval(spec, {"P": lambda *entries: entries})
     dims = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in entries]
     while dims and not dims[-1]:

@@ -1,5 +1,5 @@
-// Measures the bubble of pipelines whose devices are threads: that of a recorded step, beside the
-// one that the simulator computes from the task times of that step.
+// Measures the bubble of pipelines whose devices are threads. Prints the bubble of a recorded step
+// beside the one that the simulator computes from the task times of that step.
 //
 //   bubble_bench [SCHEDULE...]
 #include <algorithm>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether every tool of TensorBoard's profile plugin has content: check_profile.py FILE.xplane.pb
+"""Checks that TensorBoard's profile plugin shows content in every tool: check_profile.py
+FILE.xplane.pb
 
 Needs the Python package xprof (pip install xprof). Prints what each tool shows and ends with PASS.
 """

@@ -1,5 +1,5 @@
 // checkpoint_bench FOLDER [MIB]: measures the GB/s of saving and restoring MIB MiB in a folder, and
-// of plainly writing and reading as many bytes.
+// of plain writes and reads of the same number of bytes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -68,7 +68,7 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Measures what a save in the background costs the training thread, in its CPU time: the call, and
+/// Measures how much CPU time of the training thread a save in the background costs: the call, and
 /// the copies that the next step makes because its donated arrays are being saved.
 void measure_stall(const std::string& folder, Tree tree) {
   tessera::set_num_threads(1);

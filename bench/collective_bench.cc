@@ -1,8 +1,8 @@
 // How long an all_reduce takes between processes of this machine: collective_bench PROCESSES.
 //
 // Prints the latency and the bandwidth of a link for which the model of `tessera plan` gives the
-// measured times of a small and of a large array, as JSON: one line by the clock on the wall, one
-// by CPU time, which counts while other programs use the machine.
+// measured times of a small and of a large array, as JSON: one line in wall-clock time, and one in
+// CPU time, which is valid even if other programs use the machine.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -36,10 +36,10 @@ double shared_cpu_seconds(double own_seconds) {
 
 struct Times {
   double wall = 1e300;  // of the fastest run
-  double cpu = 0;       // of a run
+  double cpu = 0;       // mean over the runs
 };
 
-/// Of an all_reduce of an f32 array over all processes.
+/// The times of an all_reduce of an f32 array over all processes.
 Times times_of_all_reduce(std::int64_t size) {
   const std::int64_t count = process_count();
   const Mesh mesh = make_mesh({{"data", count}});
@@ -63,7 +63,7 @@ Times times_of_all_reduce(std::int64_t size) {
   return times;
 }
 
-/// As in src/forecast/cost.cc, for a power of two of processes.
+/// Solves the model of src/forecast/cost.cc, for a number of processes that is a power of two.
 void print_link(const char* clock, double small, double large) {
   const auto n = static_cast<double>(process_count());
   const double wire_bytes = 2 * (n - 1) / n * 4 * static_cast<double>(kLarge);

@@ -25,8 +25,8 @@ class Contender:
     group: str  # contenders of one group do the same work on the same layout
     command: list
     work: str = ""  # Tessera's runs with the same work must have the same bits
-    draws: bool = False  # has its own dropout or initial values, so its losses differ from others'
-    tells_bits: bool = True  # its result has loss_bits and params_hash
+    draws: bool = False  # draws its own dropout or initial values, so its losses differ
+    tells_bits: bool = True  # its result contains loss_bits and params_hash
     runs: list = dataclasses.field(default_factory=list)
     error: str = ""
 
@@ -151,7 +151,8 @@ def stages_contenders(args):
 
 
 def pipeline_gflop():
-    """The forward pass runs twice because of remat, and the backward pass has twice as many."""
+    """GFLOP of the matrix products in one step. Remat runs the forward pass twice, and the backward
+    pass takes as many as two forward passes."""
     batch, seq, width, layers = 8, 128, 256, 8
     dense = 2 * layers * (4 * width * width // 8 + 8 * width * width)
     attention = layers * 2 * 2 * seq * width // 8
@@ -190,7 +191,7 @@ def causal_contenders(args, dtype, sizes, width):
 
 
 def causal_gflop(batch, seq, vocab, width, layers):
-    """Half of the scores are masked."""
+    """GFLOP of the matrix products in one step. Half of the scores are masked."""
     dense = 2 * (layers * 12 * width * width + width * vocab)
     attention = layers * 2 * 2 * seq * width // 2
     return 3 * batch * seq * (dense + attention) / 1e9
@@ -211,10 +212,10 @@ def resnet_contenders(args):
 
 
 def resnet_gflop():
-    """The gradients of the input and of the kernel take as many operations as the result."""
+    """The gradients of input and kernel each take as many operations as the result."""
     batch, side, width = 128, 32, 16
     first = 2 * side * side * 9 * 3 * width
-    same = 2 * side * side * 9 * width * width  # of each convolution of a stage but the first
+    same = 2 * side * side * 9 * width * width  # of each convolution of a stage except the first
     return 3 * batch * (first + 6 * same + 2 * (same / 2 + 5 * same)) / 1e9
 
 
@@ -295,7 +296,7 @@ def machine():
 
 
 def fma_peak():
-    """(GFLOP/s of all cores, the line of gemm_bench that tells it); (None, reason) without it."""
+    """(GFLOP/s of all cores, the line of gemm_bench that states it); (None, reason) without it."""
     text = output_of(str(program("gemm_bench")), "no shape has this name")
     found = re.search(r"^.*FMA peak ([\d.]+) GFLOP/s on 1 thread, ([\d.]+) on 2.*$", text,
                       re.MULTILINE)
@@ -307,7 +308,7 @@ def fma_peak():
 
 
 def program(name):
-    """A benchmark of the first build that has it."""
+    """The path of a benchmark in the first build folder that has it."""
     paths = [ROOT / "build" / build / "bench" / name for build in ("dev", "bench", "release")]
     return next((path for path in paths if path.is_file()), paths[0])
 
@@ -338,8 +339,8 @@ def table(contenders, gflop, peak):
 
 
 def same_bits(contenders):
-    """Checks that Tessera's runs have the same bits on any mesh; returns (text, whether they have).
-    """
+    """Checks whether Tessera's runs have the same bits on all meshes; returns (text, whether they
+    do)."""
     exact = [c for c in contenders if c.name == "Tessera" and c.tells_bits]
     runs = [run for c in exact for run in c.runs]
     if not runs:
@@ -355,8 +356,8 @@ def same_bits(contenders):
 
 
 def same_losses(contenders):
-    """Compares the losses within each group, step by step; returns (text, whether the differences
-    are no more than rounding)."""
+    """Compares the losses within each group, step by step; returns (text, whether they differ by no
+    more than rounding)."""
     worst = 0.0
     for group in {c.group for c in contenders}:
         curves = [run["losses"] for c in contenders if c.group == group and not c.draws
@@ -404,7 +405,7 @@ STEPS = {"gpt": 4, "long": 6}  # of a run
 
 
 def compare(model, args):
-    """Runs all contenders, prints their table and returns their runs and whether all was well."""
+    """Runs all contenders, prints their table, and returns their runs and whether all succeeded."""
     args.steps = args.all_steps or STEPS.get(model, 12)
     make_contenders, gflop = MODELS[model]
     contenders = make_contenders(args)

@@ -61,7 +61,7 @@ void measure(benchmark::State& state, const Executable& executable, std::int64_t
 void empty_program(benchmark::State& state) { measure(state, tasks(0, false), 1); }
 void chain_of_1000(benchmark::State& state) { measure(state, tasks(1000, true), 1000); }
 void side_by_side_1000(benchmark::State& state) { measure(state, tasks(1000, false), 1000); }
-/// Run by the calling thread alone.
+/// The calling thread runs it alone.
 void short_chain_of_1000(benchmark::State& state) {
   Executable executable = tasks(1000, true);
   executable.is_short = true;

@@ -16,7 +16,7 @@ namespace {
 
 Array values(std::int64_t size) { return full({size}, 1.5); }
 
-/// `op`: a call with arrays of so many elements.
+/// Measures a call of `op` with arrays of state.range(0) elements.
 void measure(benchmark::State& state, const std::function<Array(const Array&, const Array&)>& op) {
   const Array a = values(state.range(0));
   const Array b = values(state.range(0));
@@ -30,7 +30,7 @@ void add_arrays(benchmark::State& state) {
 void multiply_by_number(benchmark::State& state) {
   measure(state, [](const Array& a, const Array&) { return a * 0.5; });
 }
-/// As a learning rate that changes at each step.
+/// A number that is new in each call, as a learning rate that changes at each step.
 void multiply_by_new_number(benchmark::State& state) {
   double rate = 0;
   measure(state, [&](const Array& a, const Array&) { return a * (rate += 1e-6); });

@@ -31,7 +31,7 @@ class Work:
     tessera: list  # flags of `tessera train`
     jax: list      # a script and its flags
     torch: list
-    tokens: int    # per step; of vit, the patches and the class token of each image
+    tokens: int    # per step; for vit, the patches and the class token of each image
     gflop: float   # of the matrix products in one step
 
 
@@ -57,8 +57,8 @@ def arguments():
 
 
 def transformer_gflop(batch, seq, width, hidden, layers, outputs=0, is_causal=False):
-    """GFLOP of the matrix products in one step. The backward pass has twice as many as the forward
-    pass, and causal attention half of all scores."""
+    """GFLOP of the matrix products in one step. The backward pass takes twice as many as the
+    forward pass, and causal attention needs half of the scores."""
     dense = 2 * (layers * (4 * width * width + 2 * width * hidden) + width * outputs)
     scores = layers * (2 if is_causal else 4) * seq * width
     return 3 * batch * seq * (dense + scores) / 1e9
@@ -119,7 +119,7 @@ def row(args, work, contender, runs):
 
 
 def commands_of(args, work, has_torch):
-    """Per contender the command of a run."""
+    """The command of a run, by contender."""
     python = [args.venv / "bin" / "python", "-B"]
     steps = ["--steps", args.steps]
     tessera = [args.build / "tools" / "tessera", "train", *work.tessera, *steps, "--backend",
@@ -134,7 +134,7 @@ def commands_of(args, work, has_torch):
 
 
 def build(args):
-    """The programs that this script runs; 0 if they are there."""
+    """Builds the programs that this script runs, if they are missing. Returns 0 on success."""
     programs = [args.build / "tools" / "tessera", args.build / "tests" / "pjrt" / "pjrt_cases"]
     if all(program.exists() for program in programs):
         return 0
@@ -163,7 +163,7 @@ def main():
         runs = {contender: [] for contender in commands}
         for _ in range(args.rounds):
             for contender, command in commands.items():
-                # As Tessera does, JAX is to multiply f32 as f32; PyTorch does so by default.
+                # Makes JAX multiply f32 as f32, as Tessera does, and as PyTorch does by default.
                 runs[contender].append(run(command, JAX_PLATFORMS=args.platform,
                                            JAX_DEFAULT_MATMUL_PRECISION="highest"))
         for contender, of_one in runs.items():

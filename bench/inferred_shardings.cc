@@ -1,5 +1,5 @@
 // Prints the shardings that jit infers without out_shardings, for the programs of bench/peers that
-// have --shardings: one JSON object per line with the leaves of the result and the partitioned
+// take --shardings: one JSON object per line with the leaves of the result and the partitioned
 // program.
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -24,8 +24,8 @@ constexpr std::int64_t kMicrobatches = 8;
 constexpr std::int64_t kBatch = 16;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
-/// The tasks for one stage per group or, if the schedule does not support that, for two; then
-/// doubles `stages`.
+/// The tasks for one stage per group. If the schedule does not support that, doubles `stages` and
+/// returns the tasks for two stages per group.
 ScheduleTasks tasks_of(const std::string& name, std::int64_t& stages) {
   try {
     return schedule_tasks(name, {.num_stages = stages, .mpmd_dim = kGroups}, kMicrobatches);

@@ -4,8 +4,9 @@
 //   program_bench [options of Google Benchmark]
 //
 // GFLOP/s and GB/s are those of the fastest run. `roof` is the least possible time divided by the
-// measured time. The least possible time is that of the operations at the FMA peak or that of the
-// bytes at the memory bandwidth, whichever is longer. Operands that stay in the caches can beat it.
+// measured time. The least possible time is the time for the operations at the FMA peak or for the
+// bytes at the memory bandwidth, whichever is longer. A program whose operands stay in the caches
+// can take less.
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <chrono>

@@ -22,7 +22,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "dev"
 TESSERA = BUILD / "tools" / "tessera"
-# Per model: the flags, the axis that splits the batch, and the batch of a device.
+# Per model: the flags, the axis that splits the batch, and the batch size per device.
 MODELS = {"lm": (["--params", "replicated"], "data", 4),
           "lm-fsdp": (["--params", "fsdp"], "data", 4),
           "mlp": ([], "data", 64),

@@ -1,5 +1,6 @@
 // Measures fused elementwise and row programs on one thread: the GB/s that they load and store, ns
-// per element, and their speed relative to a loop that moves as many streams and only adds.
+// per element, and their speed relative to a loop that moves the same number of streams and only
+// adds.
 //
 //   tile_bench [options of Google Benchmark]
 #include <algorithm>

@@ -1,4 +1,4 @@
-# Keeps the build short: precompiled headers and a fast linker.
+# Keeps build times short, with precompiled headers and a fast linker.
 
 # Headers that most sources include. The library's own headers are left out, because they change.
 set(TESSERA_COMMON_HEADERS
@@ -16,13 +16,15 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
   endif()
 endif()
 
-# Precompiled headers fill the compiler's heap, so that it would collect garbage all the time.
+# Precompiled headers fill the compiler's heap. Without this option it would collect garbage all the
+# time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # KiB
 endif()
 
-# For code that runs so briefly that the time to compile it matters more. It uses the headers that
-# the layer TESSERA_LIGHT_HEADERS precompiles, because those for optimized code do not fit it.
+# For code that runs so briefly that its compile time matters more than its speed. It uses the
+# headers that the layer TESSERA_LIGHT_HEADERS precompiles, because headers that were precompiled
+# for optimized code do not fit its options.
 set(TESSERA_LIGHT_OPTIONS $<$<CONFIG:Release>:-O1>)
 set(TESSERA_LIGHT_HEADERS kernels)
 if(TESSERA_SANITIZE)
@@ -33,15 +35,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND TESSERA_LIGHT_OPTIONS -Wno-maybe-uninitialized)  # false alarms at -O1
 endif()
 
-# For sources with structs of Highway's vectors. On Arm these need the option, and g++ leaves it out
-# of constructors that it writes itself.
+# For sources with structs that have Highway's vectors as members. On Arm these need the option,
+# because g++ does not apply the target of the code to constructors that it generates.
 set(TESSERA_VECTOR_FIELDS "")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(TESSERA_VECTOR_FIELDS -march=armv8-a+crypto)
 endif()
 
-# For kernels that fill the vector registers. When g++ runs out of integer registers, it keeps
-# addresses in vector registers, and moving them back waits for the products that are in flight.
+# For kernels that fill the vector registers. When g++ runs out of integer registers, it would keep
+# addresses in vector registers, and moving these back would wait for the products in flight.
 set(TESSERA_OWN_REGISTERS "")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(TESSERA_OWN_REGISTERS
@@ -53,21 +55,22 @@ function(tessera_light target)
   target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})
 endfunction()
 
-# tessera_for_shared(TARGET): its objects may become parts of shared libraries, of which programs
-# see what TESSERA_EXPORT marks. Nothing replaces functions of the library at run time.
+# tessera_for_shared(TARGET): allows the objects of TARGET to become parts of shared libraries.
+# Programs see only the symbols that TESSERA_EXPORT marks. Nothing replaces functions of the library
+# at run time.
 function(tessera_for_shared target)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON VISIBILITY_INLINES_HIDDEN ON)
-  # For clang, the mark of a namespace in a header does not hold for definitions in source files, so
-  # that it would hide all functions.
+  # With clang, the mark on a namespace in a header does not apply to definitions in source files,
+  # so this option would hide all functions.
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden)
   endif()
   target_compile_options(${target} PRIVATE -fno-semantic-interposition)
 endfunction()
 
-# tessera_layer(NAME HEADERS): the objects of a folder of src/, which are joined in libtessera. They
-# use the precompiled headers of layer HEADERS. The folder adds its sources.
+# tessera_layer(NAME HEADERS): a target for the objects of a folder of src/, which become part of
+# libtessera. They use the precompiled headers of layer HEADERS. The folder adds its own sources.
 function(tessera_layer name headers)
   set(target tessera_${name})
   add_library(${target} OBJECT)
@@ -86,7 +89,7 @@ function(tessera_layer name headers)
 endfunction()
 
 # The developer build links about a hundred programs, so it needs a fast linker. Cross-compilers
-# look for one of their own.
+# look for a linker of their own.
 if(TESSERA_DEVELOPER AND NOT CMAKE_CROSSCOMPILING)
   foreach(linker lld gold)
     find_program(TESSERA_LD_${linker} ld.${linker})

@@ -1,5 +1,5 @@
 # For find_package(Tessera): Tessera::tessera is the core, Tessera::lib adds layers, optimisers,
-# data and files. They are shared where BUILD_SHARED_LIBS asks for it and these are installed.
+# data and files. They are shared libraries if BUILD_SHARED_LIBS is set and these are installed.
 include("${CMAKE_CURRENT_LIST_DIR}/TesseraCompiler.cmake")
 if(BUILD_SHARED_LIBS AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/TesseraSharedTargets.cmake")
   include("${CMAKE_CURRENT_LIST_DIR}/TesseraSharedTargets.cmake")

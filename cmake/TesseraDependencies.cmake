@@ -1,7 +1,7 @@
 # The libraries that Tessera's static libraries need. Programs must link them too, so both the build
 # and find_package(Tessera) read this file.
 
-# Global, so that projects that contain Tessera see them where they link it.
+# Global targets, so that projects that contain Tessera see them where they link Tessera.
 find_package(fmt REQUIRED GLOBAL)
 find_package(Threads REQUIRED GLOBAL)
 find_package(ZLIB REQUIRED GLOBAL)

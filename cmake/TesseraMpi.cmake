@@ -1,16 +1,16 @@
-# A loadable module for each implementation of MPI that is installed. Nothing else uses MPI, and the
-# modules are loaded only by processes that a launcher such as mpirun has started.
+# Builds a loadable module for each implementation of MPI that is installed. Nothing else uses MPI,
+# and only processes that a launcher such as mpirun has started load these modules.
 include(GNUInstallDirs)
 set(TESSERA_MPI_BUILD_DIR ${PROJECT_BINARY_DIR}/lib/tessera)
 
-# tessera_mpi_module(NAME MACRO SOURCE): a module for the MPI whose mpi.h defines MACRO, if there is
-# one.
+# tessera_mpi_module(NAME MACRO SOURCE): adds a module for the MPI whose mpi.h defines MACRO, if
+# that MPI is installed.
 function(tessera_mpi_module name macro source)
   find_program(TESSERA_MPICC_${name} NAMES mpicc.${name} mpicc)
   if(NOT TESSERA_MPICC_${name})
     return()
   endif()
-  # The command line of the compiler that the wrapper would run.
+  # Prints the command line with which the wrapper would run the compiler.
   execute_process(COMMAND ${TESSERA_MPICC_${name}} -show
     OUTPUT_VARIABLE command OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
   if(failed)
@@ -38,7 +38,7 @@ function(tessera_mpi_module name macro source)
   set(target tessera_mpi_${name})
   add_library(${target} MODULE ${source})
   target_compile_features(${target} PRIVATE cxx_std_20)
-  # Without the old C++ bindings of MPI.
+  # Leaves out the old C++ bindings of MPI.
   target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(${target} SYSTEM PRIVATE ${folders})
@@ -50,5 +50,5 @@ function(tessera_mpi_module name macro source)
   message(STATUS "MPI module: ${name}")
 endfunction()
 
-# Modules are found by the run path of the program.
+# The program finds the modules by its run path.
 list(APPEND CMAKE_BUILD_RPATH ${TESSERA_MPI_BUILD_DIR})

@@ -2,8 +2,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Modules for MPI are found by the run path of the program: of the command, and of programs that use
-# the package.
+# Programs find the MPI modules by their run paths. These are set for the command and for programs
+# that use the package.
 set_target_properties(tessera_cli PROPERTIES
   INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/tessera")
 target_link_options(tessera INTERFACE
@@ -15,7 +15,7 @@ install(TARGETS tessera_cli)
 install(DIRECTORY include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT TesseraTargets NAMESPACE Tessera:: DESTINATION ${package_dir})
 if(TARGET tessera_shared)
-  # Developer builds install them only when they are asked for this component.
+  # Developer builds install shared libraries only if this component is requested.
   set(option EXCLUDE_FROM_ALL)
   if(TESSERA_SHARED)
     set(option "")
@@ -35,13 +35,13 @@ install(FILES
   ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# Printers for debuggers.
+# Pretty-printers for debuggers.
 foreach(debugger gdb lldb)
   install(FILES tools/${debugger}/tessera.py
           DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/${debugger})
 endforeach()
 
-# For pkg-config. Its folder may be moved with the rest.
+# For pkg-config. Paths are relative, so that the installed folder may be moved as a whole.
 file(RELATIVE_PATH tessera_prefix_from_pc
   /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)

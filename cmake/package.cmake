@@ -8,7 +8,8 @@ set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-# The command needs the shared libraries that it is linked with, programs also their headers.
+# The command needs the shared libraries that it is linked with. Users' programs need the headers of
+# these libraries too.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS
   "libfmt-dev, libhwy-dev, libxxhash-dev, libzstd-dev, zlib1g-dev")

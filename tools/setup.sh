@@ -42,7 +42,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# is_built PRESET TARGET...: succeeds if a build would have nothing to do.
+# is_built PRESET TARGET...: succeeds if there is nothing left to build.
 is_built() {
   local dir=$tessera_root/build/$1
   shift

@@ -29,7 +29,7 @@ def timed_steps(step, state, batches, steps, block):
 
 
 def least_times(function, arguments, calls):
-    """Seconds of a call on the plugin and on JAX's CPU backend, which take turns."""
+    """The least seconds of a call on the plugin and on JAX's CPU backend, which take turns."""
     import jax
 
     compiled = jax.jit(function)
@@ -40,13 +40,13 @@ def least_times(function, arguments, calls):
         for backend, values in placed.items():
             start = time.perf_counter()
             jax.block_until_ready(compiled(*values))
-            if call > 0:  # the first one compiles
+            if call > 0:  # the first call compiles
                 least[backend] = min(least[backend], time.perf_counter() - start)
     return least
 
 
 def device_peak_mib():
-    """The most memory that arrays took on the first device; None if it does not tell."""
+    """The peak memory of arrays on the first device; None if the device does not report it."""
     import jax
 
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")

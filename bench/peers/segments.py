@@ -12,7 +12,7 @@ CASES = (((200_000, 64), 20_000), ((200_000, 64), 10), ((200_000, 64), 200_000),
 
 
 def seconds(function, arguments):
-    """Of a call: by the clock, and of the processor."""
+    """The wall-clock time and the CPU time of a call."""
     clock, processor = time.perf_counter(), time.process_time()
     function(*arguments).block_until_ready()
     return time.perf_counter() - clock, time.process_time() - processor
@@ -34,7 +34,7 @@ def main():
             for call in range(args.calls + 1):
                 for backend, arguments in placed.items():
                     times = seconds(reduce, arguments)
-                    if call > 0:  # the first one compiles
+                    if call > 0:  # the first call compiles
                         found[backend].append(times)
             line = {"op": name, "shape": shape, "segments": count}
             for backend, times in found.items():

@@ -17,7 +17,7 @@ from common import least_times
 
 RANDOM = np.random.default_rng(0)
 FLOAT = np.float64 if jax.config.jax_enable_x64 else np.float32
-LONG, SHORT = 2000, 200  # rounds
+LONG, SHORT = 2000, 200  # numbers of rounds
 PROGRAMS = {}
 
 
@@ -26,7 +26,7 @@ def numbers(*shape):
 
 
 def program(rounds, *arguments):
-    """Registers a function of these arguments with so many rounds."""
+    """Registers a function with this number of rounds and these arguments."""
     def register(function):
         PROGRAMS[function.__name__] = function, rounds, arguments
         return function

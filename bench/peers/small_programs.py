@@ -56,7 +56,7 @@ def draw(name):
 
 
 def tables():
-    """Programs that are functions of a library by themselves."""
+    """Programs that consist of a single library function."""
     for name in ELEMENTWISE:
         yield f"jnp.{name}", getattr(jnp, name), (1 + X if name == "acosh" else X,)
     for name in OF_TWO:

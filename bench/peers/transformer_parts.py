@@ -15,7 +15,7 @@ import numpy as np
 from common import least_times
 
 RANDOM = np.random.default_rng(0)
-PROGRAMS = {}  # by name: the function and the shapes of its arguments
+PROGRAMS = {}  # name: (function, shapes of its arguments)
 ROWS, FEATURES, HEADS, HEAD, CLASSES = 2048, 768, 8, 64, 4096
 HIDDEN = (ROWS, FEATURES)
 SCORES = (4, HEADS, 256, 256)
@@ -28,7 +28,7 @@ def program(*shapes, has_gradient=True):
         name = function.__name__
         PROGRAMS[name] = function, shapes
         if has_gradient:
-            # Of a sum with random weights: the gradient of a plain sum would be simpler.
+            # A sum with random weights, because the gradient of a plain sum would be simpler.
             def loss(weights, *arguments):
                 return (function(*arguments) * weights).astype(jnp.float32).sum()
 

@@ -1,5 +1,5 @@
-"""body_cases.py: reductions, windows and scatters with bodies of their own, exchanges in groups of
-devices that are no axes of a mesh, random bits, and bits of numbers of half precision."""
+"""body_cases.py: reductions, windows and scatters with custom bodies, exchanges in groups of
+devices that are not axes of a mesh, random bits, and bits of half-precision numbers."""
 import functools
 
 import jax
@@ -31,7 +31,7 @@ def log_add(a, b):
 
 
 def compose(a, b):
-    """Of affine functions: it does not commute."""
+    """Composes affine functions, which does not commute."""
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
@@ -124,7 +124,7 @@ for dtype in (np.uint8, np.uint16, np.uint32):
                 lax.rng_bit_generator, shape=shape, dtype=dtype, algorithm=algorithm),
                 np.uint32([1, 2, 0xFFFFFFFE, 4]))
 
-# --- bits of numbers of half precision that are made in the same program
+# --- bits of half-precision numbers that the same program computes
 
 HALVES = np.array([0.75, -3, 1e-3, 2e4, 0, -0.0, np.inf, 6e-8], np.float32)
 for dtype, words in ((np.float16, np.int16), (jnp.bfloat16, np.uint16)):
@@ -166,7 +166,7 @@ for name, arguments in GROUPS.items():
 
 
 def has_same_bits(function, x):
-    """On one device and with the array over eight."""
+    """Checks that one device and eight devices, which split the array, give the same bits."""
     wanted = jax.jit(function)(x)
     found = jax.jit(function)(jax.device_put(x, NamedSharding(mesh_of(8), P("x"))))
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))

@@ -1,5 +1,5 @@
-"""callback_cases.py: functions in Python that programs call, on Tessera and on JAX's CPU backend:
-how often, with what and in which order they are called, and what programs make of their results."""
+"""callback_cases.py: Python functions that programs call, on Tessera and on JAX's CPU backend: how
+often, with which arguments and in which order they are called, and how their results are used."""
 import contextlib
 import functools
 import gc
@@ -35,7 +35,7 @@ def case(name, *functions_args):
 
 
 def on_meshes(program, *arguments):
-    """As `both`, sorted, for programs on a mesh of 4x2 devices: `program(tell, mesh)`."""
+    """Like `both` without an order, for `program(tell, mesh)` on a mesh of 4x2 devices."""
     told = []
     for devices in (np.array(jax.devices("cpu")), DEVICES):
         heard = []
@@ -57,8 +57,9 @@ def text(value):
 
 
 def both(program, *arguments, is_ordered=True):
-    """`program(tell)` is a function that tells the same on both backends and has the same results.
-    Without an order, what is told is compared sorted. Returns it."""
+    """Checks that the function `program(tell)` passes the same values to `tell` on both backends
+    and returns the same results. Without is_ordered, the order of the calls does not count.
+    Returns the values."""
     told = []
     for device in (CPU, None):
         heard = []
@@ -75,7 +76,7 @@ def both(program, *arguments, is_ordered=True):
 
 
 def printed(function, *arguments):
-    """What it prints on both backends."""
+    """Returns what the function prints, which must be the same on both backends."""
     texts = []
     for device in (CPU, None):
         with contextlib.redirect_stdout(io.StringIO()) as out, jax.default_device(device):
@@ -237,7 +238,7 @@ def _():
                                       {"t": jax.ShapeDtypeStruct((4, 3), np.float32)}), v), x)
     same(lambda: jax.pure_callback(lambda: np.arange(5), jax.ShapeDtypeStruct((5,), np.int32)))
     same(lambda v: jax.pure_callback(lambda a: a, like(v), v), np.zeros((0, 3), np.float32))
-    same(lambda v: jax.pure_callback(lambda a: 3 * a, like(v), v), 2)  # a number of Python
+    same(lambda v: jax.pure_callback(lambda a: 3 * a, like(v), v), 2)  # a Python number
     for dtype in (np.bool_, np.int8, np.uint8, np.int16, np.uint32, np.float16, jnp.bfloat16):
         same(lambda v: jax.pure_callback(lambda a: np.flip(np.asarray(a)), like(v), v),
              np.abs(x).astype(dtype))
@@ -309,7 +310,7 @@ def _():
                                        jax.ShapeDtypeStruct((), np.int32), ordered=is_ordered)
             first = number(xs[0])
             _, numbers = lax.scan(lambda c, x: (c, number(x) * 10), 0, xs)
-            number(xs[1])  # called although nothing needs it
+            number(xs[1])  # called although nothing needs its result
             return (first, numbers) if is_ordered else None
         return f
 
@@ -385,7 +386,7 @@ def _():
 
 @case("of_some_devices")
 def _():
-    """Branches and loops that devices leave one by one."""
+    """Branches and loops that devices leave at different times."""
     def program(tell, mesh):
         @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P(("x", "y")),
                            check_vma=False)
@@ -448,7 +449,7 @@ def _():
 
 # --- mistakes
 
-# JAX raises the second one where it has called the program before.
+# JAX raises ValueError if it has called the program before.
 CALL_ERRORS = (jax.errors.JaxRuntimeError, ValueError)
 
 
@@ -463,7 +464,7 @@ def _():
     assert float(f(1.0)) == 2
     logged = []
     logger = logging.getLogger("jax._src.callback")
-    logger.addFilter(logged.append)  # which lets no record pass
+    logger.addFilter(logged.append)  # append() returns None, so no record passes
     for _ in range(3):
         try:
             f(3.0)
@@ -530,7 +531,7 @@ def _():
     later.append(jax.jit(lambda v: v * 3)(x))
     thread.join()
     assert "waits for a program that runs after" in errors[0], errors
-    assert float(later[0] + 0) == 6  # JAX remembers that reading the array itself has failed
+    assert float(later[0] + 0) == 6  # JAX remembers that reading the array itself failed
 
 
 @case("functions_end_with_their_programs")

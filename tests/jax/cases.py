@@ -1,4 +1,4 @@
-"""cases.py: small JAX programs on Tessera, each beside JAX's CPU backend. Prints what differs."""
+"""cases.py: compares small JAX programs on Tessera with JAX's CPU backend. Prints what differs."""
 import functools
 import itertools
 import sys
@@ -29,7 +29,7 @@ def random(*shape, seed=0, dtype=np.float32):
 
 
 def same(function, *arguments, tolerance=3e-6):
-    """Both backends agree; integers and booleans to the bit."""
+    """Checks that both backends agree, on integers and booleans exactly."""
     with jax.default_device(CPU):
         wanted = jax.tree.leaves(jax.jit(function)(*arguments))
     found = jax.tree.leaves(jax.jit(function)(*arguments))
@@ -248,7 +248,7 @@ def step(w, m, x):
 
 
 def trained(mesh, weights, batch):
-    """The bits after some steps of a small network that is laid out like this."""
+    """The bits of a small network's weights after some steps, with this layout."""
     def put(array, spec):
         return jax.device_put(array, NamedSharding(mesh, spec))
     w = [put(random(12, 16), weights[0]), put(random(16, 8, seed=1), weights[1])]
@@ -339,12 +339,12 @@ def terms_of(array):
 
 
 def as_terms(axis):
-    """What each device has is its term; without checks JAX does not ask for that."""
+    """Marks what each device holds as its term of a sum. Without checks JAX does not require it."""
     return lambda x: lax.pcast(x, axis, to="unreduced")
 
 
 def unreduced(split, terms, check):
-    """Devices have terms of a sum: a function of tiles makes them, others read them."""
+    """Devices hold terms of a sum: a function of tiles makes the terms, and others read them."""
     mesh = jax.make_mesh((2,), ("x",), (jax.sharding.AxisType.Explicit,), devices=DEVICES[:2])
     apart = P(unreduced={"x"})
     with jax.set_mesh(mesh):
@@ -362,7 +362,7 @@ def unreduced(split, terms, check):
         np.testing.assert_array_equal(jax.jit(summed)(y), terms[0] + terms[1])
         back = jax.jit(identity(in_specs=apart, out_specs=P("x"), check_vma=False))(y)
         np.testing.assert_array_equal(back, np.concatenate(terms))
-        # Within one program, and through a constraint.
+        # Makes and reads them in one program, through a constraint.
         both = jax.jit(lambda x: jax.sharding.reshard(
             into_terms(x), apart))(x)
         for found, wanted in zip(terms_of(both), terms, strict=True):
@@ -404,7 +404,7 @@ def _():
 
 @case("explicit_shardings")
 def _():
-    """Bodies of reductions and windows have constraints in them."""
+    """The bodies of reductions and windows contain sharding constraints."""
     mesh = jax.make_mesh((4,), ("x",), (jax.sharding.AxisType.Explicit,), devices=DEVICES[:4])
     x = random(8, 6, 4)
     functions = [lambda x: jnp.argmax(x, 1), lambda x: jnp.argmin(x, 0), lambda x: jnp.sort(x, 1),

@@ -107,7 +107,7 @@ for length in (12, 67, 1000):
 
 
 def transform_errors():
-    """Over many lengths the errors are on average no larger than those of JAX's CPU backend."""
+    """Over many lengths, the mean errors are no larger than those of JAX's CPU backend."""
     lengths = [*range(1, 201), 256, 500, 625, 1000, 1021, 1024, 2187, 3125, 3721, 4096, 6007, 10007]
     rows = [array(3, length) for length in lengths]
     kinds = {"fft": jnp.fft.fft, "ifft": jnp.fft.ifft, "rfft": lambda x: jnp.fft.rfft(x.real)}
@@ -134,7 +134,7 @@ def step(x, w):
 
 
 def transform_errors():
-    """Over many lengths the errors are on average no larger than those of JAX's CPU backend."""
+    """Over many lengths, the mean errors are no larger than those of JAX's CPU backend."""
     lengths = [*range(1, 201), 256, 500, 625, 1000, 1021, 1024, 2187, 3125, 3721, 4096, 6007, 10007]
     rows = [array(3, length) for length in lengths]
     kinds = {"fft": jnp.fft.fft, "ifft": jnp.fft.ifft, "rfft": lambda x: jnp.fft.rfft(x.real)}
@@ -156,7 +156,7 @@ def transform_errors():
 
 
 def on_meshes():
-    """The same bits on every mesh, those of arguments that were donated included."""
+    """The bits are the same on every mesh, also with donated arguments."""
     x, w = array(8, 16), array(16, 8)
     same(step, x, w)
     wanted = [np.asarray(leaf).tobytes() for leaf in jax.jit(step)(x, w)]
@@ -186,7 +186,7 @@ def in_shard_map():
 
 
 def scrambled(*shape):
-    """Few different parts, so that many are equal."""
+    """Numbers with few different real and imaginary parts, so that many parts are equal."""
     parts = rng.integers(-2, 3, (2, *shape)).astype(np.float32)
     return parts[0] + 1j * parts[1]
 
@@ -303,10 +303,10 @@ close("eigh_grad", jax.grad(lambda a: jnp.sum(jnp.linalg.eigh(a)[0]**3)), hermit
 close("svd_grad", jax.grad(lambda a: jnp.sum(jnp.linalg.svd(a, compute_uv=False)**2)), array(5, 3))
 
 
-# --- calls of Python
+# --- calls of Python functions
 
 def called(function):
-    """The host gets and gives complex numbers."""
+    """Callbacks on the host take and return complex numbers."""
     def call(a):
         return jax.pure_callback(lambda x: np.asarray(x) * 2j, jax.ShapeDtypeStruct(
             a.shape, a.dtype), a) + function(a)
@@ -330,7 +330,7 @@ def told():
 
 
 def strict_promotion():
-    """A setting of the program that the factorisations must not meet."""
+    """Factorisations must not be affected by this setting of the program."""
     with jax.numpy_dtype_promotion("strict"):
         same(jnp.linalg.qr, array(4, 3), tolerance=2e-5)
         same(lambda a: jnp.linalg.eigvalsh(a + a.conj().T), array(4, 4), tolerance=2e-5)

@@ -19,7 +19,7 @@ EXACT = {"float64": 1e-13, "float32": 3e-6, "float16": 2e-3}
 
 
 def values(dtype, shape, seed=0, small=False):
-    """Integers of the whole range with its ends; floats of a few sizes."""
+    """Integers from the whole range, both ends included; floats of moderate size."""
     generator = np.random.RandomState(seed)
     if dtype.kind == "f":
         return (generator.standard_normal(shape) * 3).astype(dtype)
@@ -46,7 +46,7 @@ for dtype in INTEGERS + FLOATS:
         add(f"{name}_{dtype}", getattr(jnp, name), x, y, tolerance=bound)
     for name in ("negative", "abs", "sign", "square"):
         add(f"{name}_{dtype}", getattr(jnp, name), x, tolerance=bound)
-    # XLA does not fix the order of sums.
+    # The tolerance is above 0 because XLA does not fix the order of sums.
     for name in "sum prod max min argmax argmin cumsum sort argsort any".split():
         few = values(dtype, (3, 9), seed=2, small=True)
         add(f"{name}_{dtype}", functools.partial(getattr(jnp, name), axis=1), few,

@@ -84,7 +84,7 @@ add("outer_products", with_signs(lambda x, y: jnp.einsum("i,j->ji", x, y)), x, y
 add("outer_of_batches", with_signs(lambda x, y: jnp.einsum("bi,jb->bij", x, y)),
     x.reshape(2, 2), np.stack([y, -y], 1))
 
-# --- the greatest in the total order: NaN by its sign, -0 before +0
+# --- the greatest elements in the total order: NaN by its sign, -0 before +0
 
 ORDERED = np.array([0.0, np.nan, -0.0, 2.0, -np.inf, -np.nan, 0.0, -3.0, np.inf, 2.0, np.nan])
 for dtype in "float16 bfloat16 float32 float64".split():
@@ -100,7 +100,7 @@ for dtype in "float16 bfloat16 float32 float64".split():
 LARGE = np.array([[2**30, 5, -7], [2**29, 2**31 - 1, 3]])
 for dtype in ("int16", "int32", "uint32", "int64"):
     x = LARGE.astype(dtype)
-    for wanted in (np.float32, np.float64)[x.dtype.itemsize // 8:]:  # none that is narrower
+    for wanted in (np.float32, np.float64)[x.dtype.itemsize // 8:]:  # no narrower dtype than x
         tag = f"{dtype}_{np.dtype(wanted)}"
         add(f"dot_{tag}", lambda x, t=wanted: lax.dot(x, x.T, preferred_element_type=t), x,
             tolerance=1e-6)

@@ -3,9 +3,8 @@
     flax_examples.py CHECKOUT [EXAMPLE...]
 
 CHECKOUT is a checkout of Flax at the tag of the installed version. Models, losses and steps are
-those of the examples; what their data loaders need is replaced by arrays of random numbers, and
-sizes are small. Each example runs on 1 and on 8 devices. Prints losses, and fails if they
-differ."""
+those of the examples. Arrays of random numbers replace what the data loaders would read, and sizes
+are small. Each example runs on 1 and on 8 devices. Prints the losses, and fails if they differ."""
 import importlib
 import json
 import os
@@ -17,13 +16,13 @@ import types
 
 STEPS = 3
 TOLERANCE = 2e-4
-# What data loaders, logs and command lines need, and steps do not.
+# Packages that data loaders, logs and command lines need, but steps do not.
 ABSENT = {"PIL", "ale_py", "clu", "cv2", "gymnasium", "ml_collections", "orbax",
           "sentencepiece", "tensorboard", "tensorflow", "tensorflow_datasets", "tensorflow_text"}
 
 
 class Anything(types.ModuleType):
-    """A module, a class and a function of any name, which does nothing."""
+    """Stands for any module, class or function, and does nothing."""
     __path__ = []
 
     def __getattr__(self, name):
@@ -40,7 +39,7 @@ class Anything(types.ModuleType):
 
 
 class Settings(dict):
-    """The configurations of the examples: a dictionary with attributes."""
+    """Stands for the configurations of the examples: a dictionary with attributes."""
     __getattr__ = dict.__getitem__
     __setattr__ = dict.__setitem__
 
@@ -61,7 +60,7 @@ class Loader:
 
 
 def split(array):
-    """The array with its first dimension over all devices."""
+    """The array with its first dimension split over all devices."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
     mesh = jax.make_mesh((jax.device_count(),), ("data",),

@@ -1,6 +1,6 @@
-"""pytest -p jax_suite: JAX's own tests on Tessera, with the element types that Tessera has, a time
-limit per test, and the outcome of each test and its seconds of CPU time as a JSON line in the file
-that OUTCOMES names."""
+"""pytest -p jax_suite: runs JAX's own tests on Tessera, with the element types that Tessera has and
+a time limit per test. Writes the outcome of each test and its CPU time in seconds as a JSON line to
+the file that OUTCOMES names."""
 import json
 import os
 import re
@@ -16,7 +16,7 @@ DTYPES = {np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, 
           np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64,
           np.complex128}
 X64 = {np.int64, np.uint64, np.float64, np.complex128}
-# Skipped on platforms that JAX does not know to have callbacks, or shardings of factorisations.
+# JAX skips these unless it knows that the platform has callbacks or shardings of factorisations.
 CPU_TESTS = ("python_callback_test", "debugger_test", "linalg_sharding_test",
              "async_collectives_test", "buffer_callback_test")
 SECONDS = int(os.environ.get("TEST_SECONDS", "40"))

@@ -1,4 +1,4 @@
-"""library_cases.py: what tests of libraries on JAX found, as small programs."""
+"""library_cases.py: small programs for problems that the tests of libraries on JAX found."""
 import functools
 import os
 import pathlib
@@ -29,7 +29,7 @@ def case(function):
 
 @case
 def options_of_the_compiler():
-    """Those of XLA are taken, others are an error."""
+    """The compile options of XLA are accepted; any other one is an error."""
     lowered = jax.jit(lambda x: x + 1).lower(1.0)
     lowered.compile({"xla_embed_ir_in_executable": True, "exec_time_optimization_effort": 0.5})
     try:
@@ -44,7 +44,7 @@ def options_of_the_compiler():
 
 @case
 def singular_values_that_are_equal():
-    """Of orthogonal matrices, and of some plus a multiple of the identity."""
+    """Orthogonal matrices, and matrices of low rank plus a multiple of the identity."""
     with jax.enable_x64(True):
         generator = np.random.RandomState(0)
         for n in (2, 7, 20):
@@ -58,7 +58,7 @@ def singular_values_that_are_equal():
 
 @case
 def scans_with_counters_of_64_bits():
-    """They are scans, whose slices are read and written in place."""
+    """They are compiled as scans, whose slices are read and written in place."""
     def scan(x, reverse=False):
         return lax.scan(lambda c, y: (c * 0.5 + y, (c, y[0])), x[0], x, reverse=reverse)
 
@@ -85,7 +85,7 @@ def scans_with_counters_of_64_bits():
 
 @case
 def arrays_that_are_sharded_alike():
-    """Also those of which only one is a result, and constants."""
+    """Also pairs of which only one array is a result, and constants."""
     mesh = jax.make_mesh((2, 4), ("x", "y"))
     x = jax.device_put(random(8, 4), NamedSharding(mesh, P("x", "y")))
     y = random(8, 4, seed=1)
@@ -106,8 +106,8 @@ def arrays_that_are_sharded_alike():
 
 @case
 def pieces_of_several_lengths_for_all_devices():
-    """ragged_all_to_all, also in groups of devices and with several pieces for each."""
-    def exchanged(rows, old, starts, sizes, places):  # of one group, device by device
+    """ragged_all_to_all, also in groups of devices and with several pieces for each device."""
+    def exchanged(rows, old, starts, sizes, places):  # the result of one group, device by device
         count, pieces = starts.shape
         result = old.copy()
         for source, piece in np.ndindex(count, pieces):
@@ -149,7 +149,7 @@ def pieces_of_several_lengths_for_all_devices():
 
 @case
 def activations_in_the_memory_of_the_host():
-    """What checkpoints, moves and functions put there."""
+    """Arrays that checkpoints, moves and functions put into host memory."""
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"],
         offload_src="device", offload_dst="pinned_host")
@@ -175,7 +175,7 @@ def activations_in_the_memory_of_the_host():
 
 @case
 def factorisations_that_are_exported():
-    """For any number of matrices; the result is that of the program."""
+    """Exported for any number of matrices; the results are those of the program."""
     programs = {"eigh": jnp.linalg.eigh, "svd": jnp.linalg.svd, "solve": jnp.linalg.solve,
                 "thin": lambda x: jnp.linalg.svd(x, full_matrices=False), "lu": lax.linalg.lu}
     square = random(5, 4, 4) + 4 * np.eye(4, dtype=np.float32)
@@ -191,7 +191,8 @@ def factorisations_that_are_exported():
 
 @case
 def inspected_shardings():
-    """Those that partitioning chose, once per program, also in loops and derivatives."""
+    """The callback gets the shardings that partitioning chose, once per program, also in loops and
+    derivatives."""
     mesh = Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("x", "y"))
     seen = []
 
@@ -223,7 +224,7 @@ def inspected_shardings():
 
 @case
 def memories_of_the_host():
-    """Arrays name the memory that they are asked to be in; programs read them from there."""
+    """Arrays name the memory in which they were requested; programs read them from there."""
     mesh = jax.make_mesh((4, 2), ("x", "y"))
     on_device = NamedSharding(mesh, P("x"))
     x = jax.device_put(random(8, 4), on_device)
@@ -235,7 +236,7 @@ def memories_of_the_host():
             "argument": lambda: jax.jit(lambda x: x * 1, out_shardings=on_host)(
                 jax.device_put(x, on_host)),
         }
-        # JAX forgets the other kind where only the program says it.
+        # JAX forgets the other kind if only the program itself names it.
         if kind == "pinned_host":
             programs["within"] = lambda: jax.jit(lambda x: jax.device_put(x * 1, on_host))(x)
             programs["donated"] = lambda: jax.jit(
@@ -254,7 +255,8 @@ def memories_of_the_host():
 
 @case
 def states_of_optimisers_on_the_host():
-    """Steps take them to the device and back; residuals that wait on the host change no bit."""
+    """Steps move the states to the device and back. Offloading residuals to the host changes no
+    bit."""
     device = jax.devices()[0]
     on_host, on_device = (jax.sharding.SingleDeviceSharding(device, memory_kind=kind)
                           for kind in ("pinned_host", "device"))

@@ -20,12 +20,12 @@ def array(*shape, dtype):
 
 
 def dominant(*shape, dtype):
-    """Well-conditioned, with distinct eigenvalues."""
+    """A well-conditioned matrix with distinct eigenvalues."""
     return array(*shape, dtype=dtype) + np.diag(2.0 + np.arange(shape[-1])).astype(dtype)
 
 
 def absolute(function):
-    """Of vectors that are defined up to their sign."""
+    """The absolute values of results that are vectors defined up to their sign."""
     return lambda *args: jax.tree.map(jnp.abs, function(*args))
 
 
@@ -104,7 +104,7 @@ def add_systems(tag, batch, n, m, dtype):
 
 
 def add_nonsymmetric(tag, batch, n, m, dtype):
-    """What JAX's CPU backend computes."""
+    """Adds the functions that JAX's CPU backend computes."""
     square = dominant(*batch, n, n, dtype=dtype)
     add = functools.partial(add_case, is_exported=False)
     add("eigvals" + tag, absolute(jnp.linalg.eigvals), square)

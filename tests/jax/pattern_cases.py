@@ -1,6 +1,6 @@
-"""pattern_cases.py: what JAX writes as many operations and Tessera reads as one: random bits, keys,
-and updates of one element of each row. Each beside JAX's CPU backend, and its operation looked for
-in the text of the program."""
+"""pattern_cases.py: patterns that JAX writes as many operations and Tessera reads as one: random
+bits, keys, and updates of one element of each row. Compares each case with JAX's CPU backend, and
+looks for the one operation in the text of the program."""
 import functools
 import os
 import pathlib
@@ -47,7 +47,8 @@ def with_64_bits(shape):
         same(lambda key: jax.random.bits(key, shape, np.uint64), KEY)
 
 
-TURNS = ("shift_left", "concatenate")  # of the rounds, and of the words of a key
+# Operations of the rounds of random bits, and of the words of a key.
+TURNS = ("shift_left", "concatenate")
 for shape in ((), (1,), (9,), (3, 1, 5), (1, 1, 6, 2), (2, 3, 4, 5)):
     add(f"bits_{shape}", lambda key, shape=shape: jax.random.bits(key, shape), KEY,
         wanted=["random_bits"], unwanted=TURNS)
@@ -76,7 +77,7 @@ add("scanned", lambda key: lax.scan(lambda k, i: (jax.random.fold_in(k, i),
 
 
 def without_positions(function, *arguments):
-    """As older versions of JAX count: halves of the array are both words of one counter."""
+    """Counts as older versions of JAX do: the halves of an array are the two words of a counter."""
     with jax.threefry_partitionable(False):
         same(function, *arguments)
 
@@ -131,7 +132,7 @@ add("points", lambda x, i, j: x[i, j], ROWS, PLACES % 6, PLACES, unwanted=["conc
 add("changed_points", lambda x, i, j: x.at[i, j].add(1.5), ROWS, PLACES % 6, PLACES % 5,
     unwanted=["concatenate"])
 
-# Searches, among numbers that JAX has an order of its own for.
+# Searches among numbers for which JAX has an order of its own.
 EDGES = np.float32([-np.inf, -7, -1.5, -0.0, 0.0, 0.0, 1.5, 3, np.inf, np.nan])
 SOUGHT = np.concatenate([EDGES, random(40) * 3, -EDGES])
 for side in ("left", "right"):
@@ -170,10 +171,10 @@ add("several_per_row", lambda u, at: jnp.zeros((6, 9)).at[jnp.arange(6)[:, None]
 add("minus_zero", lambda x: 1 / jnp.zeros((3, 2)).at[jnp.arange(3), 0].add(x),
     np.float32([-0.0, 0.0, 1.0]))
 
-# --- rows of inner dimensions, which are read and written where they lie
+# --- rows along inner dimensions, which are read and written in place
 
 TABLE = random(4, 30, 5, 3)
-MOVED = r"\[(?=[0-9,]*\b30\b)(?=[0-9,]*\b3\b)[0-9,]*\]\S* = transpose"  # of all of it
+MOVED = r"\[(?=[0-9,]*\b30\b)(?=[0-9,]*\b3\b)[0-9,]*\]\S* = transpose"  # of the whole array
 ROWS = np.int32([3, 29, 3])
 for at_name, at in {"second": np.s_[:, 7], "several": np.s_[:, ROWS], "pair": np.s_[:, 7, 2],
                     "last": np.s_[..., 2], "apart": np.s_[1, :, 2], "lines": np.s_[:, ROWS, 1],
@@ -198,7 +199,7 @@ add("add_to_unique", lambda x, i, u: x.at[i].add(u, unique_indices=True), random
     np.int32([5, 2, 7]), random(3, 3), wanted=["gather"], unwanted=["scatter_add"])
 
 
-# --- gradients of what loops read: each round changes a part of the gradient
+# --- gradients of arrays that loops read: each iteration changes a part of the gradient
 
 def gradient_of_loop(read):
     def total(x, i):
@@ -220,7 +221,7 @@ for name, read in READS.items():
     add(f"gradient_of_{name}_in_loop", gradient_of_loop(read), random(400, 60),
         np.int32([5, 399, 5, 2]), wanted=["scan"], unwanted=[r"f32\[400,60\]\S* = add"])
 
-# --- gradients of matrices that loops multiply few rows with: one product after the loop
+# --- gradients of matrices that loops multiply by few rows: one product after the loop
 
 def recurrent(step, **options):
     def total(params, xs):

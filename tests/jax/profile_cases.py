@@ -1,5 +1,5 @@
-"""profile_cases.py: what jax.profiler records of programs on Tessera: the devices, the programs
-that ran, their ops, and the threads, beside JAX's own rows."""
+"""profile_cases.py: what jax.profiler records for programs on Tessera: the devices, the programs
+that ran, their ops, and the threads, in addition to JAX's own rows."""
 import collections
 import glob
 import os
@@ -60,12 +60,12 @@ def every_device_has_the_programs_and_their_ops():
         counts = collections.Counter(op.name for op in ops)
         assert set(counts.values()) == {STEPS}, counts
         assert sum("dot" in name for name in counts) == 5, counts
-        # An op lies within its program, and all of them within the profile.
+        # Ops lie within their programs, and programs lie within the profile.
         begin = min(event.start_ns for event in lines["XLA Modules"])
         assert begin > 0 and all(op.start_ns >= begin for op in ops)
         assert all(op.duration_ns > 0 for op in ops)
     host = planes["/host:CPU"]
-    # The steps are those of JAX, not ours too.
+    # Only the steps of JAX are recorded, not Tessera's own as well.
     steps = [event for events in host.values() for event in events if event.name == "train"]
     assert len(steps) == STEPS, host.keys()
     assert sum(event.name.startswith("execute step") for event in host["tessera"]) == STEPS

@@ -1,5 +1,5 @@
-"""The ops of random_programs.py: each function draws a step and adds it to a program, or does
-nothing if no value fits."""
+"""The ops of random_programs.py. Each function draws a random step and adds it to a program, or
+does nothing if no value fits."""
 import functools
 
 import jax
@@ -53,7 +53,7 @@ def choose(program, table):
 
 # --- elementwise
 
-# What keeps values moderate and errors small.
+# Functions that keep values moderate and errors small.
 SMOOTH = {
     "sin": jnp.sin, "cos": jnp.cos, "tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid,
     "exp": lambda x: jnp.exp(-jnp.abs(x)), "log": lambda x: jnp.log(jnp.abs(x) + 0.5),
@@ -63,7 +63,7 @@ SMOOTH = {
     "gelu": jax.nn.gelu, "silu": jax.nn.silu, "softplus": jax.nn.softplus,
     "cbrt": lambda x: jnp.cbrt(jnp.abs(x) + 0.5), "logistic": lax.logistic,
     "square": lambda x: x * x, "arcsinh": jnp.arcsinh}
-# What jumps or bends: the operand must be known without rounding.
+# Functions that are not smooth: the operand must be known without rounding.
 DISCRETE = {
     "floor": jnp.floor, "ceil": jnp.ceil, "round": jnp.round, "sign": jnp.sign, "abs": jnp.abs,
     "relu": jax.nn.relu, "trunc": jnp.trunc, "clip": lambda x: jnp.clip(x, -1, 2),
@@ -91,7 +91,7 @@ def discrete(program):
 
 
 def other_operand(program, i, *accepted):
-    """A value of the same dtype whose shape goes with that of value i."""
+    """A value of the same dtype whose shape is compatible with that of value i."""
     value = program.values[i]
 
     def fits(other):
@@ -156,7 +156,7 @@ def convert(program):
         return
     name = program.rng.choice(["float32", "bfloat16", "int32", "uint32", "float16", "bool"])
     if name in ("bool", "uint32") and program.values[i].is_float():
-        name = "float32"  # negative numbers have no place in unsigned ones
+        name = "float32"  # unsigned integers cannot hold negative numbers
     known = {"bfloat16": 7, "float16": 10}.get(name, 24) >= program.values[i].bits
     program.add(f"convert {name}", lambda x: x.astype(jnp.dtype(name)), [i],
                 program.values[i].bits if known else np.inf)
@@ -309,7 +309,7 @@ def product(program):
         if fit and (not shared or program.rng.random() < 0.5):
             right[dim] = left[int(program.rng.choice(fit))]
             shared.append(right[dim])
-    # Some shared dimensions stay, as those of a batch.
+    # Some shared dimensions stay in the result, like those of a batch.
     kept = [c for c in shared if program.rng.random() < 0.3]
     output = [c for c in [*left, *right] if c not in shared] + kept
     output = [str(c) for c in program.rng.permutation(output)] if output else []
@@ -362,7 +362,7 @@ def window(program):
 # --- indices
 
 def random_indices(program, size, count):
-    # Some lie outside, where JAX's modes say what happens.
+    # Some indices are out of range. JAX's modes define what happens then.
     return np.asarray(program.rng.integers(-size - 1, size + 2, count), np.int32)
 
 
@@ -419,7 +419,7 @@ def dynamic(program):
         program.add(f"dynamic_slice {sizes} {axis}", lambda x, s=at: lax.dynamic_slice(
             x, starts(x, jnp.asarray(s, jnp.int32)), sizes), numbers, value.bits)
     else:
-        # Not a part of x that is reversed: the CPU backend of JAX 0.10.2 overwrites it too early.
+        # Not a reversed part of x, which the CPU backend of JAX 0.10.2 overwrites too early.
         update = program.rng.integers(0, 9, sizes) // 2
         program.add(f"dynamic_update {sizes} {axis}", lambda x, s=at: lax.dynamic_update_slice(
             x, jnp.asarray(update, x.dtype), starts(x, jnp.asarray(s, jnp.int32))), numbers,
@@ -450,7 +450,7 @@ def mean_of(x):
 
 
 def slice_of(program, value):
-    """The value without its first dimension, as bodies see it."""
+    """The value without its first dimension, as bodies of loops see it."""
     return type(value)(value.array[0], value.bits)
 
 
@@ -528,8 +528,8 @@ def recomputed(program):
 
 
 def random_place(rng, shape):
-    """Which part of an array step k of a loop changes or reads: a function of k. Each dimension has
-    an index that moves with k, several of them, or is whole."""
+    """A function of k: which part of an array the step k of a loop changes or reads. In each
+    dimension, the part has one index that moves with k, several of them, or all."""
     kinds = [str(rng.choice(["moving", "several", "whole"], p=[0.5, 0.2, 0.3])) for _ in shape]
     shifts = [int(rng.integers(0, 4)) for _ in shape]
     several = np.asarray(rng.integers(0, 8, int(rng.integers(1, 4))), np.int32)
@@ -558,7 +558,7 @@ def random_update(rng, shape, count, methods):
         arrays = list(arrays)
         x = arrays[to]
         if kind == "place":
-            # One number: the order of several updates of an element is not the same everywhere.
+            # One number, because backends may apply several updates of one element in any order.
             number = k % 3 if is_constant else arrays[source].at[other(k)].get().ravel()[0]
             value = jnp.asarray(number, x.dtype)
             arrays[to] = getattr(x.at[place(k)], method)(value)
@@ -582,7 +582,7 @@ def updated(program):
     value, rng = program.values[i], program.rng
     count = int(rng.integers(1, 4))
     form = str(rng.choice(["fori", "while", "scan", "vmap"]))
-    # JAX has no gradient of a scatter that multiplies.
+    # JAX has no gradient for a scatter that multiplies.
     methods = ["set", "add", "max", "min"] + ["multiply"] * (form == "while")
     branches = [random_update(rng, value.shape, count, methods)
                 for _ in range(rng.integers(1, 4))]

@@ -17,12 +17,12 @@ from random_ops import CONTROL, OPS
 CPU = jax.devices("cpu")[0]
 MESH = Mesh(np.array(jax.devices("tessera")[:8]).reshape(4, 2), ("a", "b"))
 EPSILON = {"float32": 2e-5, "bfloat16": 4e-2, "float16": 5e-3, "float64": 1e-12}
-LARGEST = 64.0  # floats are scaled below it, so that errors stay small beside values
+LARGEST = 64.0  # floats are scaled below this, so that errors stay small
 SIZES = (1, 2, 3, 4, 6, 8, 16)
 
 
 class Value:
-    """A concrete value, and how many bits its elements need if they are known without rounding."""
+    """A concrete value, and how many bits its elements need if no rounding has occurred."""
 
     def __init__(self, array, bits):
         self.array = array
@@ -37,7 +37,7 @@ class Value:
 
 
 class Program:
-    """Values from inputs and steps. A step is a function of earlier values, by number."""
+    """The values of inputs and steps. A step is a function of earlier values, given by number."""
 
     def __init__(self, rng, inputs, depth=0):
         self.rng, self.depth = rng, depth
@@ -77,11 +77,11 @@ class Program:
         return self
 
     def branch(self, inputs, count):
-        """A program on values of its own, for the body of a loop and the like."""
+        """A program with values of its own, for example for the body of a loop."""
         return Program(self.rng, inputs, self.depth + 1).grow(count)
 
     def results(self):
-        """The numbers of the values that no step reads; at least the last one."""
+        """The numbers of the values that no step reads; if there is none, that of the last one."""
         read = {i for _, _, numbers in self.steps for i in numbers}
         unread = [i for i in range(self.num_inputs, len(self.values)) if i not in read]
         return unread or [len(self.values) - 1]
@@ -149,7 +149,7 @@ def function_of(program, rng):
 
 
 def difference(found, wanted, tolerance, scale):
-    """What differs between two results; empty if they agree within rounding."""
+    """Describes how two results differ; empty if they agree within rounding."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"{found.dtype}{found.shape}, wanted {wanted.dtype}{wanted.shape}"
     name = found.dtype.name
@@ -165,7 +165,7 @@ def difference(found, wanted, tolerance, scale):
 
 
 def check(seed, show):
-    """What is wrong with the program of this seed; empty if nothing is."""
+    """Describes what is wrong with the program of this seed; empty if nothing is."""
     rng = np.random.default_rng(seed)
     with jax.default_device(CPU):
         program = Program(rng, [random_input(rng) for _ in range(rng.integers(1, 4))])
@@ -184,7 +184,7 @@ def check(seed, show):
     floats = [np.abs(np.asarray(value.array, np.float64)) for value in program.values
               if value.is_float() and value.array.size]
     scale = max([1.0, *(float(np.max(array[np.isfinite(array)], initial=0)) for array in floats)])
-    # Gradients add up what reaches an input from all elements.
+    # The gradient of an input adds up terms from all elements.
     scale *= 16 if kind == "gradient" else 1
     coarsest = max([0, *(EPSILON[value.dtype.name] for value in program.values
                          if value.is_float())])
@@ -216,7 +216,7 @@ def main():
     for seed in range(args.seed, args.seed + args.cases):
         try:
             problem = check(seed, args.show)
-        except Exception:  # whatever it is, the other programs are to be tried
+        except Exception:  # whatever it is, try the other programs too
             problem = f"seed {seed}: {traceback.format_exc(limit=-3)}"
         if problem:
             num_bad += 1

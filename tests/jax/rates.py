@@ -1,4 +1,4 @@
-"""rates.py OUTCOMES.jsonl...: passed tests of those that ran, and why the others failed."""
+"""rates.py OUTCOMES.jsonl...: how many of the tests that ran have passed, and why others failed."""
 import collections
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_cases.sh PLUGIN PYTHON NAME...: runs the programs NAME.py on the plugin, with the JAX of
-# PYTHON, which `./check --all` installs. Exits with 77 if there is none.
+# PYTHON, which `./check --all` installs. Exits with 77 if JAX is not there.
 set -euo pipefail
 plugin=$1 python=$2
 if [ ! -x "$python" ] || ! "$python" -c 'import jax' 2> /dev/null; then

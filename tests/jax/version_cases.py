@@ -1,4 +1,4 @@
-"""version_cases.py: which versions of JAX are supported, and what only some of them have."""
+"""version_cases.py: which versions of JAX are supported, and what only some of these have."""
 import functools
 from unittest import mock
 
@@ -14,7 +14,7 @@ from cases import DEVICES, random, same, terms_of
 
 CASES = {}
 IS_NEW = jax.__version_info__ >= (0, 11)  # solves triangular systems of 16 bits, ranks booleans
-HAS_EXTREMA = jax.__version_info__ >= (0, 11, 1)  # as terms of devices
+HAS_EXTREMA = jax.__version_info__ >= (0, 11, 1)  # max and min of terms on devices
 
 
 def case(function):
@@ -44,7 +44,7 @@ def versions():
 
 @case
 def two_meshes():
-    """Functions of the tiles of two meshes, whose axes have other names and sizes."""
+    """Functions of the tiles of two meshes whose axes differ in names and sizes."""
     rows = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2, devices=DEVICES)
     columns = jax.make_mesh((2, 4), ("a", "b"), (AxisType.Auto,) * 2, devices=DEVICES)
     for order in (None, [3, 1, 0, 2, 7, 5, 4, 6]):
@@ -69,8 +69,8 @@ def two_meshes():
 
 @case
 def settings_of_the_caller():
-    """A function in Python computes neither in the mesh of the thread that calls the program, nor
-    with its other settings."""
+    """A Python function that a program calls computes neither in the mesh of the thread that calls
+    the program, nor with other settings of that thread."""
     mesh = jax.make_mesh((8,), ("x",), (AxisType.Explicit,), devices=DEVICES)
     x, square = random(16, 2), random(4, 4)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""exchange_dlpack.py LIBRARY: tensors of NumPy, PyTorch and JAX to Tessera and back. Exit code 77
-without NumPy."""
+"""exchange_dlpack.py LIBRARY: passes tensors of NumPy, PyTorch and JAX to Tessera and back. Exits
+with 77 without NumPy."""
 import ctypes
 import gc
 import importlib.util
@@ -20,7 +20,7 @@ USED = {True: b"used_dltensor_versioned", False: b"used_dltensor"}
 
 
 class Tensor:
-    """What Tessera returned, as consumers ask for it."""
+    """A tensor that Tessera returned, with the methods that consumers call."""
 
     def __init__(self, address, is_versioned):
         self.capsule = api.PyCapsule_New(address, NAMES[is_versioned], None)

@@ -42,7 +42,7 @@ def draw(rng):
 
 
 def sees_keys(case):
-    """Whether every query sees a key: what JAX gives otherwise is not documented."""
+    """Whether every query sees a key; JAX does not document what it returns otherwise."""
     for length in case["lengths"] or [case["keys"]]:
         for i in range(case["queries"]):
             first = 0 if case["before"] < 0 else max(0, i - case["before"])

@@ -16,7 +16,7 @@ SEED = 20
 
 
 def elements(shape, factor):
-    """Element i is ((i * factor) mod 19 - 9) / 8, row-major; the test makes the same."""
+    """Row-major: element i is ((i * factor) mod 19 - 9) / 8. The test makes the same elements."""
     count = int(torch.tensor(shape).prod())
     return ((torch.arange(count) * factor % 19 - 9) / 8).reshape(shape)
 

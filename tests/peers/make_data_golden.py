@@ -22,7 +22,7 @@ def generator(key):
 
 
 def image(seed, height, width, channels=3):
-    """A pattern without structure that C++ writes as easily."""
+    """An irregular pattern that C++ code can generate just as easily."""
     n = np.arange(height * width * channels, dtype=np.uint64)
     return ((n * n * 37 + n * (seed + 11) + seed) // 7 % 256).astype(np.uint8).reshape(
         height, width, channels)
@@ -87,7 +87,7 @@ def resizes():
 
 
 def augmented():
-    """Flip, crop and normalise, as the training data of the vision transformer."""
+    """Flips, crops and normalises, as for the training data of the vision transformer."""
     cases = []
     for key in range(12, 20):
         rng, pixels = generator(key), image(key, 32, 32)
@@ -102,7 +102,7 @@ def augmented():
 
 
 def segments(data):
-    """[offset, hex] of what is not zero."""
+    """[offset, hex] of each run of blocks that are not all zeros."""
     parts, at = [], 0
     for begin in range(0, len(data), 32):
         part = data[begin:begin + 32]
@@ -116,7 +116,7 @@ def segments(data):
 
 
 def record(i, size):
-    """Mostly zeros where it is long, which the golden file leaves out."""
+    """Long records are mostly zeros, which the golden file leaves out."""
     return bytes((i * 7 + j * 3) % 251 if j % 5000 < 300 else 0 for j in range(size))
 
 

@@ -22,7 +22,7 @@ def packed(array):
 
 
 class Runs:
-    """What a reader that runs code would run."""
+    """Runs code if a reader unpickles it."""
 
     def __reduce__(self):
         return (os.system, ("true",))

@@ -277,7 +277,7 @@ def segments():
 
 
 def kinks():
-    """Where functions are not smooth, and at both zeros. The derivative of abs at 0 differs."""
+    """Points where functions are not smooth, and both zeros. The derivative of abs at 0 differs."""
     x = np.float32([[-6, -3, -1, -0.5, -0.0], [0, 0.5, 1, 3, 6]])
     y = np.float32([[-6, -2, -1, 0.5, 0.0], [0, -0.5, 1, 2, 7]])
     functions = dict(ACTIVATIONS, relu=jax.nn.relu, sign=jnp.sign,

@@ -1,4 +1,4 @@
-"""Writes golden/gpt2: a tiny GPT-2 as Hugging Face lays it out, and what its packages make of it.
+"""Writes golden/gpt2: a tiny GPT-2 in Hugging Face's layout, and what its packages compute with it.
 
     pip install transformers==5.24.0 tokenizers==0.23.3 torch
     python3 tests/peers/make_gpt2_golden.py
@@ -36,7 +36,7 @@ SENTENCES = [
     "e=mc^2 -- 3.14159e-10; [link](https://example.org/?q=a%20b&c=d)", END + " is text here",
     "\u0000\u0001\u007f\u0080\u00ad\u06dd\U000e0001\U0010ffff",
 ]
-# What random strings are made of, besides code points of all planes.
+# Random strings consist of these and of code points of all planes.
 PIECES = (list("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 .,;:!?'\"()-_/\\\n\t\r") +
           ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", " the", " ", "  ", "   ", "ing", " a"] +
           [chr(c) for c in (0xA0, 0xB2, 0xBD, 0xDF, 0xE9, 0x301, 0x3B1, 0x3A9, 0x434, 0x5D0, 0x661,
@@ -47,7 +47,7 @@ STRINGS, CHUNK = 6000, 500
 
 
 class Random:
-    """Numbers that the test makes again."""
+    """Random numbers that the test generates in the same way."""
 
     def __init__(self):
         self.state = 12345

@@ -112,7 +112,7 @@ def cells():
 
 
 def orthogonal():
-    """Columns that orthogonal matrices are made of."""
+    """The columns from which orthogonal matrices are made."""
     for seed, shape in enumerate(((4, 4), (7, 3), (2, 5), (2, 3, 4), (24, 24))):
         init = nn.initializers.orthogonal(scale=1.5)
         yield dict(seed=seed, shape=shape, values=packed(init(jax.random.PRNGKey(seed), shape)))
@@ -141,7 +141,7 @@ def loss_case(name, loss, x, targets, **options):
 
 
 def derivatives():
-    """Of the functions of the same names in the test; x [2, 3], y [2, 3]."""
+    """Derivatives of the functions with the same names in the test; x [2, 3], y [2, 3]."""
     def mixed(x, y):
         return jnp.sin(x) @ jnp.exp(y).T / (1 + jnp.sum(x * x)) + jnp.tanh(y) @ x.T
 
@@ -168,7 +168,7 @@ def derivatives():
 
 
 def attentions():
-    """Of x to itself or to other arrays, with padding at random lengths."""
+    """Attention of x to itself or to other arrays, with padding after random lengths."""
     for i in range(12):
         heads, width, kv_width = (int(n) for n in rng.integers(1, 4, 3))
         features = int(rng.integers(2, 7))

@@ -1,8 +1,8 @@
 """Writes golden/mlp_logical.json and golden/logical_rules.json from Flax itself.
 
-The first has the numbers of the perceptron whose dimensions have logical names: outputs and sums
-of parameters after initialisation and after one step, and the losses of five steps. The second has
-what Flax makes of logical names and rules that are drawn at random.
+The first file has numbers of the perceptron whose dimensions have logical names: outputs and sums
+of parameters after initialisation and after one step, and the losses of five steps. The second file
+has the specs that Flax makes from random logical names and rules.
 
 Run in an environment with jax, flax and optax; the tests only read what it wrote.
 """

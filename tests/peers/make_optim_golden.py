@@ -1,7 +1,8 @@
-"""Writes golden/optim.json from Optax itself: parameters after each of some updates, and schedules.
+"""Writes golden/optim.json from Optax itself: parameters after each of several updates, and
+schedules.
 
 Run in an environment with optax; the tests only read what it wrote. Gradients are recorded too.
-Parameters of bf16 are updated as in the library: updates and what is remembered are f32.
+bf16 parameters are updated as in the library: updates and optimiser state are f32.
 """
 import json
 import pathlib
@@ -14,7 +15,7 @@ from optax import contrib
 
 FILE = pathlib.Path(__file__).parent / "golden" / "optim.json"
 STEPS = 6
-# Leaves by path, in order; * is bf16.
+# The leaves by path, in order; * marks bf16.
 SHAPES = {"a/bias": (7,), "a/kernel": (5, 7), "b/scale": (), "b/wide": (3, 11), "c/kernel": (6, 1),
           "c/one": (1,), "d/tall": (13, 4), "d/bias*": (9,), "e/cube": (2, 5, 6),
           "f/square": (4, 4)}

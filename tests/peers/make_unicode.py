@@ -3,7 +3,7 @@
     pip install unicodedata2==16.0.0
     python3 tests/peers/make_unicode.py && clang-format -i lib/data/unicode.cc
 
-Unicode 16.0 is what version 0.23 of the package tokenizers splits words by.
+Version 0.23 of the package tokenizers splits words by Unicode 16.0.
 """
 import os
 import sys

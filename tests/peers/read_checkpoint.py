@@ -1,8 +1,8 @@
 #!/usr/bin/env -S python3 -B
-"""read_checkpoint.py TESSERA: others read what `tessera train --checkpoint` and `tessera checkpoint
-convert` write, with the same bits: the package safetensors, PyTorch's reader of distributed
-checkpoints, Orbax, NumPy, torch.load and Flax. A package that is not installed is left out; without
-any, exit code 77."""
+"""read_checkpoint.py TESSERA: checks that others read what `tessera train --checkpoint` and
+`tessera checkpoint convert` write, with the same bits: the package safetensors, PyTorch's reader of
+distributed checkpoints, Orbax, NumPy, torch.load and Flax. A package that is not installed is left
+out; without any of them, the exit code is 77."""
 import json
 import struct
 import subprocess
@@ -17,7 +17,7 @@ DTYPES = {"BOOL": ("?", 1), "I32": ("i", 4), "U32": ("I", 4), "F32": ("f", 4), "
 
 
 def shards(folder):
-    """(name, offset, shape, dtype, bytes) of each tile, by the format's description alone."""
+    """(name, offset, shape, dtype, bytes) of each tile, read only by the format's description."""
     for path in sorted(folder.glob("*.safetensors")):
         data = path.read_bytes()
         size, = struct.unpack_from("<Q", data)

@@ -30,7 +30,7 @@ const char* name_of_end(int signal) {
   }
 }
 
-/// Only what may be called in a signal handler.
+/// Calls only functions that are allowed in a signal handler.
 void end_with_message(int signal) {
   for (const char* text : {text_before.load(), name_of_end(signal), text_after.load()}) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));

@@ -42,9 +42,9 @@ class Option {
   std::string get_name() const;
   std::string get_default_str() const;
   bool takes_value() const;
-  /// How often it was given.
+  /// How many times the option was given.
   std::size_t count() const;
-  /// The words that were given.
+  /// The words that were given to it.
   std::vector<std::string> results() const;
 
  private:
@@ -77,7 +77,7 @@ class Command {
   Option* add_flag(const std::string& name, bool& value, const std::string& help);
   void remove_option(const std::string& name);
   std::vector<const Option*> get_options() const;
-  /// How often the flag `name` was given.
+  /// How many times the flag `name` was given.
   std::size_t count(const std::string& name) const;
 
   /// Parses the command line and calls the callbacks of its commands; returns the exit code. Throws

@@ -9,10 +9,10 @@ namespace tessera::cli {
 /// commit(). What is not a regular file, such as /dev/stdout or a pipe, is written directly.
 class OutputFile {
  public:
-  /// Creates the temporary file. Messages begin with `flag`. Throws UserError if the path is not
-  /// one of a file that can be written.
+  /// Creates the temporary file. Messages begin with `flag`. Throws UserError if no file can be
+  /// written at this path.
   OutputFile(std::string flag, const std::string& path);
-  /// Removes what was not committed.
+  /// Removes the temporary file if it was not committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -29,7 +29,7 @@ class OutputFile {
 
 /// Writes a file. If it cannot be written, leaves the old file and throws as cannot_write() does.
 void write_file(const std::string& flag, const std::string& path, const std::string& text);
-/// Throws as cannot_write() does if the file cannot be written. Leaves it as it is.
+/// Throws as cannot_write() does if the file cannot be written. Does not change the file.
 void check_writable(const std::string& flag, const std::string& path);
 
 /// Throws UserError if the folder `path` does not exist and cannot be made, or cannot be written

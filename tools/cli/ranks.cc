@@ -29,7 +29,7 @@ bool is_own(std::string_view flag) {
 int RankProgram::report(const std::exception_ptr& error) {
   const int code = exit_code(error);
   std::string name = name_;
-  // Mistakes of the user are the same in all ranks.
+  // All ranks make the same user errors, so these need no rank.
   if (process_count() > 1 && code != 1) name += ": rank " + std::to_string(process_index());
   report_error(name.c_str(), error);
   return code;

@@ -24,11 +24,11 @@ class RankProgram final : public IsolatedProgram {
 /// Keeps the arguments of this process for flags_that_agree().
 void keep_arguments(int argc, char** argv);
 
-/// The arguments of this process as names and values, without those flags that ranks may have of
-/// their own: threads, and what a rank writes or shows.
+/// The arguments of this process as names and values, without the flags that may differ between
+/// ranks: threads, and what a rank writes or shows.
 std::vector<std::pair<std::string, std::string>> flags_that_agree();
 
-/// Runs `body` as one rank of those that a launcher has started. Returns only after success.
+/// Runs `body` as one of the ranks that a launcher has started. Returns only after success.
 void run_as_rank(const char* name, LaunchOptions options, const std::function<void()>& body);
 
 /// If a launcher has started this process, but it has not joined the others: joins them to report

@@ -18,7 +18,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// The texts point into the error, since there may be no memory for copies.
+/// How a program ends. The texts point into the error, since there may be no memory for copies.
 struct Outcome {
   int code;
   const char* kind;
@@ -56,7 +56,7 @@ const char* program_name = "";
 
 /// Throws an exception through a frame of the C library. The first such exception makes the C
 /// library load what it needs to unwind its frames, and it aborts if there is no memory for that.
-/// So do it early.
+/// Therefore the program does this early.
 void prepare_for_exceptions() {
   std::once_flag flag;
   try {

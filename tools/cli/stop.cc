@@ -21,9 +21,9 @@ namespace tessera::cli {
 namespace {
 
 /// Lies in memory that forked processes share. `word` is twice the greatest step that any process
-/// has begun, counted from 1, plus 1 if a signal has arrived. From then on the step in `word` does
-/// not change: it is the last one for all processes. Signal handlers use this at any time, so it
-/// must be atomic and free of locks.
+/// has begun, counted from 1, plus 1 if a signal has arrived. After a signal, the step in `word`
+/// does not change any more: it is the last step of all processes. Signal handlers may use this at
+/// any time, so it must be atomic and lock-free.
 struct Shared {
   std::atomic<std::int64_t> word{0};
   std::atomic<int> signal{0};

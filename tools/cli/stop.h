@@ -24,7 +24,8 @@ class EndedBySignal : public RuntimeFault {
 
 /// Lets a run finish its current step when SIGINT, SIGTERM, SIGHUP or SIGPIPE arrives. Before
 /// begin() and after end() these signals have their default action, and so has a second signal.
-/// Processes that are forked during its lifetime share the request: all stop after the same step.
+/// Processes that are forked during the lifetime of this object share the request: all of them stop
+/// after the same step.
 class StopRequest {
  public:
   /// Installs the handlers. Signals that are ignored stay ignored.

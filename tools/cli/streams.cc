@@ -28,7 +28,7 @@ namespace {
 [[noreturn]] void fail(int reason) {
   // A process that ignores SIGPIPE gets this error instead.
   if (reason == EPIPE) throw EndedBySignal(SIGPIPE);
-  // ferror() may tell of an earlier error, whose reason is not known any more.
+  // ferror() may report an earlier error, whose reason is no longer known.
   throw RuntimeFault(std::string("cannot write to standard output") +
                      (reason == 0 ? "" : std::string(": ") + std::strerror(reason)));
 }

@@ -12,7 +12,8 @@ void open_closed_streams();
 /// Writes to standard output. Throws RuntimeFault if that fails, and EndedBySignal (SIGPIPE) if the
 /// reader of a pipe has closed it.
 void print(const std::string& text);
-/// Flushes standard output. Throws the same if anything that was printed could not be written.
+/// Flushes standard output. Throws as print() does if anything that was printed could not be
+/// written.
 void flush_output();
 
 }  // namespace tessera::cli

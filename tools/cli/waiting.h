@@ -1,4 +1,4 @@
-// Prints that a program is still working when it is silent for long.
+// Prints that a program is still working if it has printed nothing for a long time.
 #pragma once
 
 #include <chrono>

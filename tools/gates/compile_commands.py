@@ -20,8 +20,8 @@ def without_launcher(words):
 
 
 def without_precompiled(words):
-    """The compiler command without its options for precompiled headers. Those of clang follow
-    -Xclang, as nothing else that matters to the gates does."""
+    """The compiler command without its options for precompiled headers. With clang these options
+    follow -Xclang; no other option that matters to the gates does."""
     kept, skip = [], False
     for word in without_launcher(words):
         if not skip and word not in ("-include", "-Xclang", *WITHOUT):

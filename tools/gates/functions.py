@@ -1,4 +1,4 @@
-"""Finds functions in C++ code by matching braces. Works for code in our style, not for all C++."""
+"""Finds functions in C++ code by matching braces. Needs the style of this tree."""
 import re
 
 # What may follow the parameters of a function (or the capture of a lambda) before its body.
@@ -11,7 +11,7 @@ _NAME = re.compile(r"([\w~:]+|operator\s*\S+|operator\s*\(\s*\))\s*\Z")
 
 
 def without_directives(code):
-    """Blanks preprocessor lines and all but the first branch of each conditional."""
+    """Blanks preprocessor lines and all branches of each conditional except the first."""
     out, branches, continued = [], [], False
     for line in code.split("\n"):
         directive = re.match(r"\s*#\s*(\w+)", line)

@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-/// The commands that have a command for each model.
+/// The commands that have one subcommand for each model.
 struct ModelCommands {
   Command& train;
   Command& show;

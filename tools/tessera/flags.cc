@@ -267,7 +267,7 @@ Mesh mesh_of(const std::string& text) {
 
 namespace {
 
-/// A PJRT plugin adds in an order of its own, which no other engine has.
+/// A PJRT plugin adds in an order of its own, so its numerics are those that no other engine has.
 void apply_numerics(const TrainFlags& flags) {
   const bool is_plugin = engine() == "pjrt";
   if (!flags.numerics.empty() && (flags.numerics == "device") != is_plugin) {
@@ -326,7 +326,7 @@ void check_isolated(const Mesh& mesh) {
                    .cure = "use a smaller mesh, or leave out --isolated"});
 }
 
-/// Each rank owns equally many devices.
+/// Throws UserError unless all ranks own the same number of devices.
 void check_ranks(const Mesh& mesh, int num_ranks) {
   const std::int64_t devices = mesh.num_devices();
   if (devices % num_ranks == 0) return;

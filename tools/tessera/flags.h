@@ -74,7 +74,7 @@ optim::Optimizer optimizer_of(const TrainFlags& flags);
 double learning_rate_at(const TrainFlags& flags, std::int64_t step);
 /// The optimiser flags as JSON, for the report.
 nlohmann::json optimizer_config(const TrainFlags& flags);
-/// The same error, but its message names the flag `name` instead of a function.
+/// The same error with a message that names the flag `name` instead of a function.
 UserError told_of(const std::string& name, const UserError& error);
 /// The mesh that --mesh describes; throws UserError.
 Mesh mesh_of(const std::string& text);

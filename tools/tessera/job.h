@@ -38,7 +38,7 @@ class Job {
   using Batch = BatchType;
   virtual ~Job() = default;
 
-  /// Whether the step names the op that makes a NaN or an infinity.
+  /// Whether the step reports the op that makes a NaN or an infinity.
   bool check_nans = false;
 
   virtual Model make_model(const Key& key) const = 0;
@@ -48,7 +48,7 @@ class Job {
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
   /// How a pipeline's stages are cut automatically; nullopt if the model marks them.
   virtual std::optional<AutoStages> auto_stages() const { return std::nullopt; }
-  /// Called before the step is made, so that the job can choose how.
+  /// Called before the step is made, so that the job can choose how to make it.
   virtual void prepare(const LowerStep& /*lower*/) {}
   /// Changes whenever the job changes how the step is made.
   virtual int plan_number() const { return 0; }

@@ -1,5 +1,5 @@
 // `tessera train pipeline`: the transformer of examples/pipeline on microbatches. Its state is
-// split over the axis fsdp, its layers over the groups of the axis stage.
+// split over the axis fsdp, and its layers over the groups of the axis stage.
 
 #include <algorithm>
 
@@ -44,7 +44,7 @@ struct PipelineFlags : TrainFlags {
   std::string stages;             // empty: one per group
   std::int64_t memory_limit = 0;  // MiB; 0: none
 
-  /// With --stages, a group for each stage.
+  /// With --stages, a mesh with one group for each stage.
   std::string mesh_to_plan() const {
     const std::int64_t count = stages.empty() ? 0 : stages_of(stages).count;
     return count > 0 ? "stage=" + std::to_string(count) + ",fsdp=1" : mesh;
@@ -110,7 +110,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void load(Report& /*report*/) override {
     check_steps();
     if (has_timeline()) check_writable("--timeline", flags_.timeline);
-    // after_step() starts the recording of the last step; it is too late for a run of one step.
+    // after_step() starts the recording of the last step, which is too late for a run of one step.
     if (has_timeline()) start_timeline();
     const NamedSharding rows = batch_sharding(mesh_of_arrays(*this, mesh_), pipeline_info());
     if (flags_.inputs == "ones") {
@@ -129,7 +129,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
   void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
               nlohmann::json& extra) const override {
-    // Not in config(), which must not change when a run is resumed: the stages may.
+    // Not in config(), which must not change when a run is resumed. The stages may change.
     extra["config"]["stages"] = plan_ ? plan_->num_stages() : flags_.model.stages;
     extra["config"]["cut"] = is_cut_ ? "auto" : "marks";
     extra["config"]["schedule"] = flags_.schedule;

@@ -106,7 +106,7 @@ void PipelinePlan::set(Schedule schedule) {
   number_ = ++last_number_;
 }
 
-/// Sets the schedule for this number of stages; returns false if it does not support it.
+/// Sets the schedule for this number of stages; returns false if the schedule does not support it.
 bool PipelinePlan::set(std::int64_t num_stages) {
   try {
     set(schedule_named(num_stages));
@@ -145,13 +145,13 @@ void PipelinePlan::choose_number(const LowerStep& lower) {
       if (best) break;
       throw;
     }
-    if (is_searched()) set(stages);  // now with the costs
+    if (is_searched()) set(stages);  // again, now with the costs
     const double found = simulate(tasks(), costs_).makespan;
     if (best && found > makespan * kWorthMoreStages) continue;
     best = *this;
     makespan = found;
   }
-  best->last_number_ = last_number_;  // the step of the best plan is known by its number
+  best->last_number_ = last_number_;  // so that no later plan gets a number that was used
   *this = *std::move(best);
 }
 

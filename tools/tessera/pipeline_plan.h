@@ -1,4 +1,4 @@
-// Plans a pipeline: how many stages its model is cut into, and the schedule that they run by.
+// Plans a pipeline: how many stages its model is cut into, and the schedule by which they run.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ struct PlanOptions {
 };
 
 /// The stages and the schedule that a step runs with. Before choose(), the number of stages is the
-/// given one; if it is to be chosen, it is the smallest one that the schedule supports.
+/// given one or, if none is given, the smallest one that the schedule supports.
 class PipelinePlan {
  public:
   explicit PipelinePlan(PlanOptions options);

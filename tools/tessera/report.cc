@@ -51,8 +51,8 @@ std::string table(const std::vector<Row>& rows) {
 
 namespace {
 
-/// Checks the output paths before the run: a run of hours should not fail at its end for a wrong
-/// path. All processes check them, so that all of them end with the same error.
+/// Checks the output paths before the run, so that a run of hours does not fail at its end because
+/// of a wrong path. All processes check them, so that all of them end with the same error.
 void check_paths(const TrainFlags& flags) {
   if (!flags.json.empty() && flags.json != "-") check_writable("--json", flags.json);
   if (!flags.dump.empty()) check_writable("--dump", flags.dump);
@@ -189,7 +189,7 @@ void Report::end_profile() {
   if (!is_first_) return;
   double seconds = 0;
   for (std::size_t i = profiled_from_; i < step_ms_.size(); ++i) seconds += step_ms_[i] * 1e-3;
-  // Programs of a plugin have no threads of ours: their share is that of the time.
+  // A plugin's programs do not run on our threads, so shares are shares of the wall-clock time.
   const double threads = engine() == "pjrt" ? 1 : num_threads();
   std::error_code ignored;  // write_file() reports a missing folder
   std::filesystem::create_directories(flags_.profile, ignored);

@@ -55,7 +55,7 @@ class Report {
   void check_lines() const;
   /// Prints that a signal ends the run after `done` steps.
   void stopped(int signal, std::int64_t done);
-  /// Adds the loss of a step that an earlier run has done to the JSON object.
+  /// Adds to the JSON object the loss of a step that an earlier run has done.
   void add_loss(float loss) { losses_.push_back(loss); }
   /// With --tensorboard, writes a point of the curve `tag`.
   void scalar(const std::string& tag, double value, std::int64_t step);

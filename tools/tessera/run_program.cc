@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 struct RunFlags : TrainFlags {
-  RunFlags() { mesh.clear(); }  // that of the program
+  RunFlags() { mesh.clear(); }  // empty: the mesh of the program
   std::string program;
   std::vector<std::string> inputs;
   std::string outputs;
@@ -41,7 +41,7 @@ std::vector<Array> read_inputs(const RunFlags& flags, const ImportedProgram& pro
   std::vector<Type> found;
   for (const std::string& path : flags.inputs) {
     inputs.push_back(data::read_npy(path));
-    // NumPy has no bf16.
+    // NumPy has no bf16, so such arrays come as f32.
     const bool is_wide = found.size() < wanted.size() && inputs.back().dtype() == DType::f32 &&
                          wanted[found.size()].dtype == DType::bf16;
     if (is_wide) inputs.back() = astype(inputs.back(), DType::bf16);

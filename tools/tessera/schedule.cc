@@ -84,8 +84,8 @@ double number_of(const char* flag, const std::string& text, const char* example)
                    .cure = std::string("write for example ") + flag + " " + example});
 }
 
-/// Throws UserError unless there are `width` numbers, which hold for all stages, or `width` numbers
-/// for each stage.
+/// Throws UserError unless there are either `width` numbers, which hold for all stages, or `width`
+/// numbers for each stage.
 void check_length(const char* flag, std::size_t length, std::size_t width, std::int64_t stages) {
   const std::size_t all = width * static_cast<std::size_t>(stages);
   if (length == width || length == all) return;

@@ -42,7 +42,7 @@ Shown stablehlo_of(const LoweredProgram& step) {
   return {std::move(text), std::move(object)};
 }
 
-/// The text lists the arguments only: the step returns its state with the same shardings.
+/// The text lists only the arguments, since the step returns its state with the same shardings.
 Shown sharding_of(const LoweredProgram& step) {
   Shown shown;
   auto add = [&](const char* side, const std::vector<LeafPlacement>& leaves) {
@@ -141,7 +141,7 @@ void add_stages(const ScheduleCosts& costs, Shown& shown) {
   shown.object["imbalance"] = imbalance(costs);
 }
 
-/// The task IR and its numbers of tasks, transfers and deletes, counted by their words in the text.
+/// The task IR and the numbers of its tasks, transfers and deletes, counted by words in the text.
 Shown tasks_of(const LoweredProgram& step) {
   Shown shown{.text = step.task_ir()};
   if (shown.text.empty()) {

@@ -1,4 +1,4 @@
-// Apart from the other functions on flags, which need those of all commands.
+// In a file of its own, because the other functions of flags.h need the flags of all commands.
 #include <utility>
 
 #include "flags.h"

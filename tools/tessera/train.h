@@ -41,9 +41,9 @@ void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Mode
   report.check_lines();
 }
 
-/// The step of a job, compiled. The state of a pipeline is made where its step wants it, so that
-/// step is lowered before, from shapes, and compiled as it is. Any other step is traced with its
-/// first arguments.
+/// The step of a job, compiled. The state of a pipeline is made in the groups where its step wants
+/// it, so the step of a pipeline is lowered before the state exists, from shapes, and compiled. Any
+/// other step is traced with its first arguments.
 template <typename J>
 class Step {
  public:
@@ -74,7 +74,7 @@ class Step {
         is_pipeline() ? (*compiled_)(std::move(state), batch) : (*jitted_)(std::move(state), batch);
     return loss;
   }
-  /// The program that was run last, or will be run first.
+  /// The program that was run last or, if none has run yet, the one that will be run first.
   CompiledProgram program(bool has_run) const {
     return has_run && !is_pipeline() ? jitted_->compiled() : CompiledProgram(*compiled_);
   }

@@ -139,7 +139,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     std::get<0>(data_) = random.standard_normal(image_shape(), rows);
     std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch}, rows);
   }
-  /// Of some of the images, and of their number and order.
+  /// A hash of some of the images, and of their number and order.
   std::uint64_t data_hash() const override {
     if (!train_) return 0;
     constexpr std::int64_t kImages = 64;

@@ -96,8 +96,8 @@ std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>
   }
   if (!flags.passes.empty()) return named_passes(all, split_list(flags.passes));
   if (has_range) {
-    // Without --from the range starts after the stage differentiate, unless --differentiate names
-    // inputs to differentiate by.
+    // Without --from, the range starts after the stage differentiate, unless --differentiate names
+    // inputs to differentiate with respect to.
     const bool is_open =
         flags.from.empty() && flags.differentiate.empty() && flags.to != "differentiate";
     return passes_between(all, is_open ? "simplify" : flags.from, flags.to);
@@ -201,7 +201,7 @@ void run_opt(Flags flags) {
   std::string bytes = read_file(flags.file);
   const bool is_module = flags.from == kImport || flags.emit == "module";
   if (is_module) {
-    // Whatever else it is, it is refused.
+    // Throws for anything that is not a StableHLO module.
     const auto module = stablehlo::bytecode::read_module(bytes);
     if (flags.emit == "module") {
       cli::print(stablehlo::bytecode::print(*module));

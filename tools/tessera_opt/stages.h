@@ -16,7 +16,7 @@ struct Stage {
 
 /// The inputs of stages besides the program.
 struct StageOptions {
-  std::vector<std::size_t> wrt;  // inputs to differentiate by
+  std::vector<std::size_t> wrt;  // inputs to differentiate with respect to
   partition::PartitionOptions partition;
 };
 

@@ -26,8 +26,8 @@ struct CheckpointFlags {
   std::string subtree;
 };
 
-/// If `folder` is a checkpoint, this one; if it is the folder of a run, all its checkpoints. Throws
-/// UserError if there is none.
+/// If `folder` is a checkpoint, that checkpoint; if it is the folder of a run, all checkpoints of
+/// the run. Throws UserError if there is none.
 std::vector<std::string> checkpoints_of(const std::string& command, const std::string& folder) {
   if (folder.empty()) {
     throw UserError({.what = "checkpoint " + command + ": the folder is missing",

@@ -14,9 +14,10 @@ using nlohmann::json;
 
 namespace {
 
-/// The metadata key of a state that is not finite: its first such array.
+/// The metadata key of a state that is not finite. Its value names the first such array.
 constexpr const char* kNotFinite = "not_finite";
-/// The metadata key of states saved with --allow-nan: the last step that led to a finite loss.
+/// The metadata key of states saved with --allow-nan. Its value is the last step that led to a
+/// finite loss.
 constexpr const char* kLastGood = "last_good";
 
 /// The flags that affect the numeric results of a run, besides the sizes of its model.
@@ -52,7 +53,7 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
 
 void Checkpoints::keep_last_good() {
   // If the last state was saved without --allow-nan, the saved state before it led to a finite
-  // loss: the run would have ended otherwise.
+  // loss; otherwise the run would have ended.
   const std::vector<std::int64_t> steps = saved_->steps();
   if (!last_good_ && steps.size() > 1) last_good_ = steps[steps.size() - 2];
   if (last_good_) saved_->keep(*last_good_);
@@ -82,8 +83,8 @@ std::vector<std::int64_t> integers_of(const std::string& text) {
   return integers;
 }
 
-/// Compares the flags that a checkpoint was trained with to those of this run. Throws UserError if
-/// the grains differ; prints other differences.
+/// Compares the flags of the run that saved a checkpoint with those of this run. Throws UserError
+/// if the grains differ; prints other differences.
 void compare_flags(const std::string& path, const json& saved, const json& now) {
   if (!saved.is_object() || saved == now) return;  // older checkpoints have no flags
   if (saved.contains("grains") && saved["grains"] != now["grains"]) {
@@ -145,7 +146,8 @@ void Checkpoints::check_run(std::int64_t step) {
 void Checkpoints::found_good(std::int64_t step) {
   if (!saved_ || (last_saved_ != step && resumed_ != step)) return;
   last_good_ = step;
-  // Without --allow-nan the run ends before it saves a bad state, for which this one may be pruned.
+  // Without --allow-nan, the run ends before it saves a bad state, so no bad state can cause this
+  // one to be pruned.
   if (flags_.allow_nan) saved_->keep(step);
 }
 

@@ -35,8 +35,8 @@ class Checkpoints {
     report.line("resume     step " + std::to_string(*resumed_) + " of " + flags_.checkpoint);
     return saved_->restore(*resumed_, shapes, shardings, {}, std::source_location());
   }
-  /// A plugin may end the process in its first program: what is known before it goes to the disk
-  /// first.
+  /// A plugin may end the process in its first program, so with a plugin this saves the state
+  /// before the first step.
   template <typename State>
   void before_steps(std::int64_t first, const State& state,
                     const std::vector<std::int64_t>& data_position) {
@@ -52,8 +52,9 @@ class Checkpoints {
     throw not_finite("train: the loss is not finite", step, loss,
                      first_not_finite(checkpoint::named_arrays(state)), step);
   }
-  /// After `done` steps, saves the state if --every asks for it, after the last step, or in any
-  /// case. Throws UserError if the state is not finite, unless --allow-nan is given.
+  /// After `done` steps, saves the state if --every asks for it, if that was the last step, or if
+  /// `in_any_case` is set. Throws UserError if the state is not finite, unless --allow-nan is
+  /// given.
   template <typename State>
   void after_step(std::int64_t done, const State& state, float loss,
                   const std::vector<std::int64_t>& data_position, bool in_any_case = false) {

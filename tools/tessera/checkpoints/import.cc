@@ -1,4 +1,4 @@
-// `tessera import`: makes a safetensors file of the arrays in a file of another program.
+// `tessera import`: writes the arrays of another program's file to a safetensors file.
 
 #include <map>
 #include <memory>
@@ -46,7 +46,8 @@ std::vector<ImportRow> outcomes_of(const Imported& imported) {
   return rows;
 }
 
-/// Compares with the tensors that a model has. Returns how many of them are not matched.
+/// Compares the imported arrays with the tensors of a model, and sets the outcomes in `rows`.
+/// Returns how many of the model's tensors are not matched.
 std::size_t match(const std::vector<checkpoint::FileTensor>& wanted, std::vector<ImportRow>& rows,
                   const Imported& imported) {
   std::map<std::string, Shape> shapes;

@@ -14,7 +14,7 @@ namespace tessera::cli {
 
 int run_again(const std::vector<std::string>& launcher, const std::vector<std::string>& words,
               const std::string& output) {
-  // A launcher may start the command from another process, where /proc/self is another one.
+  // A launcher may start the command from another process, where /proc/self names that process.
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> texts = launcher;
   texts.push_back(self);

@@ -28,8 +28,8 @@ using nlohmann::json;
 
 constexpr std::int64_t kImages = 45'000;  // per epoch without --data: as many as CIFAR-10 has
 // What a process holds besides the memory of its step: the program, and as much as three batches in
-// f32. From files, that is one batch in use and two read ahead. A random batch is one in f32, drawn
-// from one in f64.
+// f32. With images from files, these are one batch in use and two that are read ahead. With random
+// images, they are a batch in f32 and the batch in f64 that it is drawn from.
 constexpr std::int64_t kProgramBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kImageBytes = 32 * 32 * 3 * std::int64_t{sizeof(float)};
 
@@ -39,7 +39,7 @@ struct ExperimentsFlags {
   std::vector<std::int64_t> batches = {128, 1024, 4096};
   std::int64_t memory_limit = 0;   // GiB; 0: what is free
   std::int64_t device_memory = 0;  // GiB; 0: not limited
-  std::string launcher;            // of the runs; empty: none
+  std::string launcher;            // that starts the runs; empty: none
   // The flags of training, which are passed to all runs:
   std::vector<std::string> words;
   std::string data;

@@ -43,12 +43,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Result, experiment, outcome, why, planned_dev
 /// The results of the runs of one `tessera experiments` command, in a folder.
 class Results {
  public:
-  /// Makes the folder, or reads the results that it has. Throws UserError if these are of runs with
-  /// other flags, and RuntimeFault if the folder cannot be made.
+  /// Makes the folder, or reads the results in it. Throws UserError if these results belong to runs
+  /// with other flags, and RuntimeFault if the folder cannot be made.
   Results(std::string folder, std::string flags);
   /// The result of an experiment that is done; nullptr if it is not.
   const Result* find(const Experiment& experiment) const;
-  /// Adds a result, in place of an older one of this experiment, and writes the file.
+  /// Adds a result, which replaces an older one of the same experiment, and writes the file.
   void add(const Result& result);
   /// A table with a row for each run, in this order.
   std::string table(const std::vector<Experiment>& order) const;

@@ -57,7 +57,7 @@ struct GenerateFlags : TrainFlags {
   nn::SamplingOptions sampling;
 };
 
-/// The ids of a prompt. An empty prompt is the end of another text.
+/// The ids of a prompt. An empty prompt becomes the token that ends the preceding text.
 gpt2::Tokens prompt_ids(const std::string& prompt, const GenerateFlags& flags,
                         const gpt2::Config& config, const data::BytePairTokenizer& tokenizer) {
   gpt2::Tokens ids;
@@ -92,7 +92,7 @@ struct Sequence {
   bool is_done = false;
 };
 
-/// Adds a token. The sequence is done behind the token that ends texts, and before a stop string.
+/// Adds a token. A sequence ends with the token that ends texts, or just before a stop string.
 void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
                const gpt2::Config& config, const data::BytePairTokenizer& tokenizer) {
   if (sequence.is_done) return;
@@ -101,7 +101,7 @@ void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
     sequence.is_done = true;
     return;
   }
-  // A model may have more logits than the vocabulary has tokens, to fill its rows.
+  // A model may have more logits than the vocabulary has tokens, because its rows are padded.
   if (id < tokenizer.size()) sequence.text += tokenizer.decode(std::span(&id, 1));
   std::size_t cut = sequence.text.size();
   for (const std::string& stop : flags.stop) cut = std::min(cut, sequence.text.find(stop));
@@ -109,8 +109,8 @@ void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
   sequence.text.resize(cut);
 }
 
-/// The model with kernels and embeddings in the dtype of products, to which each step would convert
-/// them again.
+/// The model with kernels and embeddings in the dtype of products, so that the steps need not
+/// convert them again and again.
 gpt2::GPT2 with_dtype(const gpt2::GPT2& model, DType dtype) {
   if (dtype == DType::f32) return model;
   return tree_map([&](const Array& x) { return x.rank() > 1 ? astype(x, dtype) : x; }, model);
@@ -123,7 +123,7 @@ struct Continued {
   std::vector<Sequence> sequences = {};
 };
 
-/// How many tokens were made in how many seconds, without those that a compilation delays.
+/// How many tokens were made in how many seconds, without the tokens that a compilation delays.
 struct Speed {
   std::int64_t tokens = 0;
   double seconds = 0;
@@ -132,7 +132,7 @@ struct Speed {
   }
 };
 
-/// Continues prompts with equally many tokens together.
+/// Continues several prompts together; all of them have the same number of tokens.
 void generate(gpt2::Generator& generator, const GenerateFlags& flags, const gpt2::Config& config,
               const data::BytePairTokenizer& tokenizer, const std::vector<Continued*>& prompts,
               const std::function<void()>& on_token, Speed& speed) {
@@ -148,7 +148,8 @@ void generate(gpt2::Generator& generator, const GenerateFlags& flags, const gpt2
     }
     return is_done;
   };
-  // The first token is that of the prompt; the second compiles the step of the others.
+  // The first token comes from the pass over the prompt. The second one compiles the step that
+  // makes all further tokens.
   constexpr std::int64_t kFirst = 2;
   auto start = std::chrono::steady_clock::now();
   std::int64_t count = 0;
@@ -220,8 +221,8 @@ json json_of(const Continued& prompt) {
   return object;
 }
 
-/// What belongs to the prompt stands in the object itself, or with several prompts in one of
-/// `prompts` for each.
+/// With one prompt, its members are in the object itself; with several, each prompt has an object
+/// in `prompts`.
 json json_of(const GenerateFlags& flags, const std::vector<Continued>& prompts,
              const Speed& speed) {
   json object = {{"model", "gpt2"},

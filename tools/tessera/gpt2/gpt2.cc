@@ -1,5 +1,4 @@
-// `tessera train gpt2`: GPT-2 of examples/gpt2, fine-tuned on a text, or trained from its
-// beginning.
+// `tessera train gpt2`: GPT-2 of examples/gpt2, fine-tuned on a text or trained from scratch.
 
 #include <cmath>
 #include <cstdio>
@@ -101,7 +100,7 @@ TokenizedText tokenized(const Gpt2Flags& flags, std::int64_t length, std::int64_
   }
   const data::BytePairTokenizer tokenizer = read_tokenizer(flags.folder(), vocab);
   data::Text text = data::read_text(flags.text, length);
-  // A character that the cut divides belongs to the first part.
+  // A character that the cut divides goes to the first part.
   const auto is_inner = [](std::uint8_t byte) { return (byte & 0xC0U) == 0x80U; };
   const auto whole = std::find_if_not(text.held_out.begin(), text.held_out.end(), is_inner);
   text.train.insert(text.train.end(), text.held_out.begin(), whole);
@@ -199,14 +198,14 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
   }
 
  private:
-  /// Writes the folder in the layout that it was read from.
+  /// Writes a folder with the layout of the one that was read.
   void save(const gpt2::GPT2& params) const {
     namespace fs = std::filesystem;
     if (process_index() == 0) {
       fs::create_directories(flags_.save);
       for (const char* name : {"config.json", "vocab.json", "merges.txt"}) {
         const std::string to = flags_.save + "/" + name;
-        std::error_code ignored;  // equal paths are another's error
+        std::error_code ignored;  // the calls below report errors of the paths
         if (fs::equivalent(flags_.folder() + "/" + name, to, ignored)) continue;
         write_file("--save", to, read_folder_file(flags_.folder(), name));
       }

@@ -15,7 +15,7 @@ std::int64_t bytes_of(DType dtype, const Shape& shape) {
   return static_cast<std::int64_t>(size_bytes(dtype)) * num_elements(shape);
 }
 
-/// The part of the path at `depth`, and whether parts follow it.
+/// The part of a path at some depth, and whether it is the last part.
 struct Part {
   std::string name;
   bool is_last;
@@ -35,7 +35,7 @@ bool are_alike(const std::vector<ModuleTree>& a, const std::vector<ModuleTree>& 
   });
 }
 
-/// Whether two modules have the same parts, whatever their own names are.
+/// Whether two modules have the same parts. Their own names may differ.
 bool are_alike(const ModuleTree& a, const ModuleTree& b) {
   const auto end_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
   const auto is_same = [&](const LeafPlacement& x, const LeafPlacement& y) {

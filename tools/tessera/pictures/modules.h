@@ -11,12 +11,12 @@
 
 namespace tessera::cli {
 
-/// What lies below one part of the paths. Neighbours that differ only in their names are listed
-/// once.
+/// What lies below one part of the paths. Neighbouring modules that differ only in their names are
+/// listed once.
 struct ModuleTree {
   std::string name;
-  std::int64_t count = 1;  // how many of them there are, in a row
-  std::string last = {};   // the name of the last of several
+  std::int64_t count = 1;  // how many neighbouring modules this stands for
+  std::string last = {};   // if there are several: the name of the last one
   std::vector<LeafPlacement> leaves = {};
   std::vector<ModuleTree> modules = {};
   std::int64_t bytes = 0;  // of one of them: of the whole arrays, and of the tiles of a device

@@ -39,8 +39,8 @@ json report_of(const std::string& path) {
        .cure = "give the file that --json wrote"});
 }
 
-/// The numbers of an array, or of the member `member` of its objects, times `scale`; x counts from
-/// `first`. Leaves out what is no number, such as a loss that was not finite.
+/// The numbers of an array, or those of the member `member` of its objects, times `scale`; x counts
+/// from `first`. Leaves out elements that are not numbers, such as a loss that was not finite.
 Series numbers_of(const json& list, const char* member, double first, double scale) {
   Series series;
   for (std::size_t i = 0; i < list.size(); ++i) {

@@ -148,7 +148,7 @@ struct Block {
   }
 };
 
-/// Chooses at most two dimensions to draw: those that are split before others, then the first ones.
+/// Chooses at most two dimensions to draw: split dimensions before others, then the first ones.
 void choose_dimensions(const LeafPlacement& leaf, Block& block) {
   const Shape& shape = leaf.type.shape;
   if (shape.empty()) return;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kMostDevices = 16384;  // of a mesh
 
-/// `mesh` with `devices` devices: the axis `name` takes what the others leave. If they leave no
-/// whole number, they get size 1.
+/// `mesh` scaled to `devices` devices: the axis `name` gets the devices that the other axes leave.
+/// If these do not divide `devices`, they get size 1.
 Mesh scaled(const Mesh& mesh, const std::string& name, std::int64_t devices) {
   std::vector<MeshAxis> axes = mesh.axes();
   if (axes.empty()) axes = {{name, 1}};

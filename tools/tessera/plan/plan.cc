@@ -22,7 +22,7 @@ std::string percent(double part, double whole) {
   return number("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
-/// Of bytes that are received: decimal units, as the speeds of links.
+/// A number of received bytes in decimal units, like the speeds of links.
 std::string bytes_text(double bytes) {
   std::string rate = quantity_text(bytes, Quantity::byte_rate);
   return rate.substr(0, rate.size() - 2);
@@ -129,7 +129,7 @@ std::string longest_text(const StepPlan& step, std::int64_t top) {
   return text;
 }
 
-/// With exact numerics sums over many devices are gathered unless there are enough grains.
+/// A note for exact numerics: sums over many devices are gathered unless there are enough grains.
 std::string note_of(const TrainFlags& flags, const std::string& axis) {
   const Mesh mesh = mesh_of(flags.mesh);
   if (numerics() != Numerics::exact || !mesh.has_axis(axis)) return "";

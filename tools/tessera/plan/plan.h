@@ -29,12 +29,12 @@ struct PlanFlags {
 /// Adds the flags of the cluster; `flags` must outlive the command.
 void add_plan_flags(Command& command, PlanFlags& flags);
 
-/// Sets the mesh and the batch of a plan: those that were given, or the model's scaled to the
-/// cluster. Also sets the numbers of nodes and devices that were not given. `default_mesh`: the
-/// mesh to scale. Throws UserError if they do not fit each other.
+/// Sets the mesh and the batch of a plan: those that were given, or those of the model, scaled to
+/// the cluster. Also sets the numbers of nodes and devices that were not given. `default_mesh`: the
+/// mesh to scale. Throws UserError if mesh, batch and cluster do not fit each other.
 void fit_to_cluster(const Command& command, const JobInfo& info, const std::string& default_mesh,
                     PlanFlags& plan, TrainFlags& flags);
-/// The cluster of the flags. Measures the speeds of this machine that were not given.
+/// The cluster that the flags describe. Speeds that were not given are measured on this machine.
 Cluster cluster_of(const PlanFlags& plan, const TrainFlags& flags);
 
 /// What is planned, for the report.

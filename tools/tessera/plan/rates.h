@@ -10,7 +10,7 @@ struct Rates {
   double memory_bandwidth = 0;  // bytes/s that elementwise work on large arrays reads and writes
 };
 
-/// The best of a few short runs of each with the threads that are set, which take about 0.1 s.
+/// The best of a few short runs of each, with the number of threads that is set. Takes about 0.1 s.
 /// `dtype`: of the operands of the product.
 Rates measured_rates(DType dtype);
 

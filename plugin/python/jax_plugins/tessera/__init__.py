@@ -1,6 +1,6 @@
 """JAX on Tessera: with this package installed, JAX_PLATFORMS=tessera runs programs on its engine.
 
-JAX finds the package by itself and calls initialize(). docs/jax.md of Tessera says what is
+JAX finds the package by itself and calls initialize(). Tessera's docs/jax.md says what is
 supported.
 """
 import os
@@ -8,7 +8,7 @@ import pathlib
 
 import jax
 
-# The first and the last version of JAX that was tested.
+# The oldest and the newest version of JAX that were tested.
 OLDEST_JAX = (0, 10, 0)
 NEWEST_JAX = (0, 12, 0)
 
@@ -29,7 +29,7 @@ def _check_version():
 
 
 def library_path():
-    """The plugin: that of this package, or the one that TESSERA_PJRT_LIBRARY names."""
+    """The path of the plugin: that of this package, unless TESSERA_PJRT_LIBRARY names another."""
     own = pathlib.Path(__file__).parent / "pjrt_tessera.so"
     return os.environ.get("TESSERA_PJRT_LIBRARY", str(own))
 

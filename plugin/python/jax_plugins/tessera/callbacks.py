@@ -1,8 +1,8 @@
 """Functions in Python that programs call while they run: jax.debug.print, jax.debug.callback,
 jax.pure_callback, jax.experimental.io_callback.
 
-A program has a custom call with the number of its function. The library calls back with that
-number and with where the elements of arguments and results are.
+Functions have numbers, and a program has a custom call with the number of its function. The library
+calls back with that number and with the addresses of the elements of arguments and results.
 """
 import atexit
 import ctypes
@@ -38,22 +38,22 @@ _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 class _Calls(ctypes.Structure):
-    """PythonCalls in plugin/python_calls.h."""
+    """The struct PythonCalls of plugin/python_calls.h."""
     _fields_ = [("call", _CALL), ("hold", _HOLD), ("release", _RELEASE),
                 ("holds_lock", ctypes.c_void_p), ("give_lock", ctypes.c_void_p),
                 ("take_lock", ctypes.c_void_p)]
 
 
 _numbers = itertools.count(1)
-# By number: _known has all functions that programs were made with; _held has those of compiled
-# programs, with the number of programs that hold them. The lock is reentrant because a garbage
-# collection while it is held may release programs.
+# Functions by number: _known has all functions that programs were made with; _held has those of
+# compiled programs, with the number of programs that hold each. The lock is reentrant, because a
+# garbage collection may release programs while the lock is held.
 _known = weakref.WeakValueDictionary()
 _held = {}
 _lock = threading.RLock()
 _library = None
 _calls = None
-# JAX's per-thread settings: those that users change, the mesh, the trace.
+# JAX's per-thread settings: the ones that users change, the mesh and the trace.
 _settings = [value for module in (config, core) for value in vars(module).values()
              if isinstance(value, config.config_ext.Config)]
 
@@ -67,7 +67,7 @@ def cpu_device():
 
 
 def _array(address, aval):
-    """A copy of the elements there."""
+    """A copy of the elements at this address."""
     dtype = np.dtype(aval.dtype)
     size = dtype.itemsize * int(np.prod(aval.shape, dtype=np.int64))
     if size == 0:
@@ -76,7 +76,7 @@ def _array(address, aval):
 
 
 def _check(values, avals):
-    """The texts are those of JAX."""
+    """Raises errors with the same texts as JAX."""
     if len(values) != len(avals):
         raise RuntimeError("Mismatched number of outputs from callback. "
                            f"Expected: {len(avals)}, Actual: {len(values)}")
@@ -90,8 +90,8 @@ def _check(values, avals):
 
 
 class _SettingsOfNewThread:
-    """Gives JAX the settings of a new thread. A program may call functions in the thread that runs
-    it, whose mesh has no devices of JAX's CPU backend."""
+    """Gives JAX the settings of a new thread. This matters when a program calls functions in the
+    thread that runs it: the mesh of that thread has no devices of JAX's CPU backend."""
 
     def __enter__(self):
         unset = config.config_ext.unset
@@ -112,8 +112,9 @@ class _SettingsOfNewThread:
 
 
 class _Function:
-    """A function of arrays, and their types. `name` is that of the function of JAX. With `on_cpu`
-    it gets arrays of JAX's CPU backend, if there is one; otherwise those of NumPy."""
+    """A function of arrays, with the types of its arguments and results. `name` is the name of the
+    JAX function that calls it. With `on_cpu` it gets arrays of JAX's CPU backend, if there is one;
+    otherwise it gets NumPy arrays."""
 
     def __init__(self, name, function, avals_in, avals_out, on_cpu):
         self.name = name
@@ -144,8 +145,8 @@ class _Function:
 
 
 class _Inspection:
-    """Gets the shard numbers of all devices as text, when a program is partitioned. They may come
-    several times; the first ones are told."""
+    """Gets the shard numbers of all devices as text when a program is partitioned. They may come
+    several times; `tell` gets only the first ones."""
 
     def __init__(self, tell):
         self.name = "jax.debug.inspect_array_sharding"
@@ -161,8 +162,8 @@ class _Inspection:
 
 
 def _lines(error):
-    """Where an exception was raised. (What Python's traceback does beyond that parses sources,
-    which two threads cannot do at once in Python 3.11.)"""
+    """The lines at which an exception was raised. (Python's traceback also parses the sources,
+    which two threads cannot do at the same time in Python 3.11.)"""
     lines = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
@@ -172,7 +173,7 @@ def _lines(error):
 
 
 def _log(name, text):
-    """Logs what JAX logs; libraries filter its message."""
+    """Logs the record that JAX would log, since libraries filter JAX's message."""
     logger = jax_callback.logger
     if logger.isEnabledFor(logging.ERROR):
         record = logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "%s failed", (name,),
@@ -185,7 +186,7 @@ def _call(number, arguments, results, failure):
     function = _held[number][0]
     try:
         function.call(arguments, results)
-    except BaseException as error:  # nothing may be thrown through the library
+    except BaseException as error:  # no exception may pass through the library
         text = f"{type(error).__name__}: {error}"
         lines = _lines(error)
         _log(function.name, "\n".join(["Traceback (most recent call last):", *lines, text]))
@@ -210,7 +211,7 @@ def _release(number):
 
 
 def _end():
-    """Python ends: no program may call it any more."""
+    """Called when Python ends: from then on no program may call a function."""
     try:
         jax.effects_barrier()
     finally:
@@ -222,7 +223,7 @@ def _physical(avals):
 
 
 def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None, on_cpu=True):
-    """Appends the call; returns its results, and the next token if there is one."""
+    """Appends the call of a function; returns its results, and the next token if there is one."""
     avals_in, avals_out = avals or (ctx.avals_in, ctx.avals_out)
     if not all(core.is_constant_shape(aval.shape) for aval in (*avals_in, *avals_out)):
         raise NotImplementedError(
@@ -245,7 +246,7 @@ def _emit(ctx, name, function, arguments, *, has_effect, token=None, avals=None,
 
 
 def emit_call(ctx, name, function, arguments):
-    """Appends a call of a function without effects; returns its results."""
+    """Appends the call of a function without effects; returns its results."""
     return _emit(ctx, name, function, arguments, has_effect=False)[0]
 
 
@@ -259,7 +260,7 @@ def _emit_effect(ctx, name, function, arguments, effect):
 
 
 def _check_axes(ctx, sharding):
-    """Raises what JAX raises for axes and shardings that callbacks do not take."""
+    """Raises the errors of JAX for axes and shardings that callbacks do not support."""
     jax_callback._callback_op_sharding(ctx.module_context.axis_context, sharding, ctx.avals_out)
 
 
@@ -300,7 +301,8 @@ def _debug_print(ctx, *args, fmt, ordered, partitioned, in_tree, static_args, np
 
 
 def _hlo_sharding(shards, count):
-    """Of `count` devices with these shards; a program without a mesh has those of one device."""
+    """The sharding of `count` devices that hold these shards. A program without a mesh has the
+    shards of one device."""
     tiles = sorted(set(shards))
     if len(tiles) == 1:
         return sharding_impls.replicated_hlo_sharding
@@ -316,7 +318,7 @@ def _hlo_sharding(shards, count):
 
 
 def _inspect_sharding(ctx, value, *, callback):
-    """As in JAX, but that the library tells shards instead of XLA its own sharding."""
+    """Like JAX's own, but it gets shard numbers from the library instead of a sharding from XLA."""
     axis_context = ctx.module_context.axis_context
     if isinstance(axis_context, sharding_impls.SPMDAxisContext):  # the tiles of a shard_map
         callback(jax.sharding.NamedSharding(axis_context.mesh, jax.sharding.PartitionSpec()))
@@ -345,7 +347,8 @@ def _inspect_sharding(ctx, value, *, callback):
 
 
 def _emit_python_callback(of_jax):
-    """With which other primitives, in JAX and beyond, call functions."""
+    """Wraps JAX's emit_python_callback, with which other primitives, in JAX and beyond, call
+    functions."""
     @functools.wraps(of_jax)
     def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect,
              **options):
@@ -361,7 +364,8 @@ def _emit_python_callback(of_jax):
 
 
 def _without_cpu(primitive):
-    """Lets callbacks outside of jit be programs where JAX's own way asks for its CPU backend."""
+    """Outside of jit, JAX runs this callback on its CPU backend. Without that backend, runs it as a
+    program instead."""
     of_jax = primitive.impl
 
     def call(*args, **params):

@@ -1,4 +1,4 @@
-"""Collectives that JAX writes for XLA alone."""
+"""Lowerings of collectives for which JAX has only a lowering to XLA."""
 import functools
 
 import jax.numpy as jnp
@@ -11,9 +11,10 @@ from jax_plugins.tessera import lowering
 
 def _ragged_all_to_all(operand, output, starts, sizes, places, received, *, axis_name,
                        axis_index_groups):
-    """Each device reads its pieces of what all devices have. Piece i of the n of a device, of
-    `sizes[i]` rows, goes to rows `places[i]` of device i * devices / n of the group."""
-    del received  # the sizes of what the other devices send
+    """Gathers the rows of all devices; each device then reads its own pieces. A device sends n
+    pieces. Piece i has `sizes[i]` rows and goes to device i * devices / n of the group, to the
+    rows from `places[i]` on."""
+    del received  # the sizes of the pieces that the other devices send
     how = dict(axis_name=axis_name, axis_index_groups=axis_index_groups)
     rows = lax.all_gather(operand, **how)
     starts, sizes, places = (lax.all_to_all(x, split_axis=0, concat_axis=0, tiled=True, **how)

@@ -1,12 +1,12 @@
-"""Factorisations of complex matrices. Reflections make them real where that is enough, and the rest
-is a factorisation of a real matrix."""
+"""Factorisations of complex matrices. For eigh and svd, reflections first make the matrix real, and
+the rest is a factorisation of a real matrix."""
 import jax.numpy as jnp
 from jax import lax
 
 
 def _reflection(x, start):
-    """v, tau and beta of H = 1 - tau v v^H, for which H^H x is x in front of `start`, beta there
-    and zeros behind. v has a one there and zeros in front. beta is real."""
+    """v, tau and beta of the reflection H = 1 - tau v v^H. H^H x equals x before `start`, is beta
+    at `start` and zero after it. v is zero before `start` and one at `start`. beta is real."""
     places = jnp.arange(x.shape[0])
     size = jnp.max(jnp.where(places >= start, jnp.abs(x), 0), initial=0)
     size = jnp.where(size > 0, size, 1)
@@ -35,7 +35,7 @@ def _from_right(a, v, factor):
 
 
 def geqrf(a):
-    """R, with the reflections below its diagonal, and their taus."""
+    """R, with the vectors of the reflections below its diagonal, and the taus."""
     rows, cols = a.shape
 
     def step(i, state):
@@ -52,7 +52,7 @@ def geqrf(a):
 
 
 def householder_product(a, taus):
-    """The first columns of the product of the reflections below the diagonal."""
+    """The first columns of the product of the reflections that are stored below the diagonal."""
     rows, cols = a.shape
     places = jnp.arange(rows)
 
@@ -66,7 +66,7 @@ def householder_product(a, taus):
 
 def eigh(a, *, lower):
     """Reflections make the matrix real and tridiagonal."""
-    if not lower:  # the triangle was transposed
+    if not lower:  # the lowering in linalg.py has transposed the matrix
         a = a.conj()
     if a.shape[0] == 0:
         return a, jnp.real(jnp.diag(a))
@@ -87,7 +87,7 @@ def eigh(a, *, lower):
 
 
 def svd(a):
-    """Reflections from both sides make the matrix real, with two diagonals."""
+    """Reflections from both sides make the matrix real and bidiagonal."""
     rows, cols = a.shape
     if rows < cols:
         u, s, vh = svd(a.conj().T)

@@ -1,4 +1,4 @@
-"""Factorisations for which JAX has no form that suits every platform."""
+"""Lowerings of factorisations for which JAX has no lowering that suits every platform."""
 import functools
 
 import jax
@@ -14,7 +14,7 @@ from jax_plugins.tessera import callbacks, complex_linalg, lowering
 
 
 def _call(ctx, name, operand, results):
-    # A dimension that is not an integer is known only when the exported program is called.
+    # The size of a symbolic dimension is known only when the exported program is called.
     sizes = [[size if isinstance(size, int) else ir.ShapedType.get_dynamic_size()
               for size in aval.shape] for aval in results]
     types = [ir.RankedTensorType.get(each, mlir.dtype_to_ir_type(aval.dtype))
@@ -31,13 +31,13 @@ def _has_complex(ctx):
 
 
 def _lowered_as_is(function, ctx, *operands):
-    """The lowering of a function that knows no explicit shardings."""
+    """The lowering of a function that does not handle explicit shardings."""
     plain = [ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_in]
     return lowering.lowered(function, ctx.replace(avals_in=plain), *operands)
 
 
 def _lowered(function, ctx, *operands):
-    """The lowering of a function of one matrix and vectors, for all matrices of a batch."""
+    """Lowers a function of one matrix, and perhaps vectors, for all matrices of a batch."""
     for _ in ctx.avals_in[0].shape[:-2]:
         function = jax.vmap(function)
     return _lowered_as_is(function, ctx, *operands)
@@ -84,7 +84,7 @@ def _eigh(ctx, a, *, lower, sort_eigenvalues, subset_by_index, **_):
 
 
 def _completed(q):
-    """The orthonormal columns q [.., n, k] and n - k more: [.., n, n]."""
+    """Adds n - k orthonormal columns to the orthonormal columns q [.., n, k]: [.., n, n]."""
     return jnp.concatenate([q, jnp.linalg.qr(q, "complete")[0][..., q.shape[-1]:]], -1)
 
 
@@ -111,7 +111,7 @@ def _svd(ctx, a, *, full_matrices, compute_uv, subset_by_index, **_):
 
 
 def _on_cpu(primitive):
-    """The lowering to a call of JAX's CPU backend, which has LAPACK."""
+    """A lowering that calls JAX's CPU backend, which has LAPACK."""
     def rule(ctx, *operands, **options):
         if callbacks.cpu_device() is None:
             raise NotImplementedError(
@@ -127,7 +127,8 @@ def _on_cpu(primitive):
 
 
 def _allow_export():
-    """Lets programs with these calls be exported: their names and results do not change."""
+    """Allows programs with these calls to be exported: the names and results of the calls do not
+    change."""
     known = getattr(export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
     if isinstance(known, set):
         known.update(("tessera.eigh", "tessera.lu", "tessera.svd"))

@@ -1,4 +1,4 @@
-"""Lowerings by functions of JAX."""
+"""Lowers operations by tracing JAX functions."""
 import jax
 from jax._src.interpreters import mlir
 
