@@ -58,8 +58,8 @@ void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t t
   }
 }
 
-/// Copies elements that are `from_stride` apart to where they are `to_stride` apart. T need only
-/// have their size.
+/// Copies elements that are `from_stride` apart to places that are `to_stride` apart. T only needs
+/// to have the size of the elements.
 template <typename T>
 void copy_run(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
               std::int64_t count) {
@@ -175,7 +175,7 @@ void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
 }
 
 /// Counts the nodes of the tree over `leaves` leaves that each source completes. `next` is the
-/// first source of these leaves, and in the end the one behind them.
+/// first source of these leaves. On return, it is the first source after them.
 void count_joins(const std::vector<CombineProblem::Source>& sources, std::int64_t leaves,
                  std::size_t& next, std::vector<int>& joins) {
   require(next < sources.size() && sources[next].num_leaves <= leaves,
@@ -213,7 +213,7 @@ void combine_block(ReduceKind kind, const std::vector<int>& joins,
   };
   for (std::size_t s = 0; s < sources.size(); ++s) {
     const T* node = sources[s];
-    // What is combined at once need not be copied first.
+    // A contiguous source that is combined at once need not be copied first.
     if (joins[s] == 0 || steps[s] != 1) {
       copy_run(node, steps[s], row(depth), 1, count);
       node = row(depth);

@@ -37,7 +37,7 @@ class BoxCopy {
   bool is_empty_;
   std::size_t element_bytes_;
   std::vector<Dim> outer_;   // outermost first
-  std::optional<Dim> line_;  // with last_ it makes a matrix that is transposed
+  std::optional<Dim> line_;  // if present, line_ and last_ form a matrix that is transposed
   Dim last_;
 };
 
@@ -54,7 +54,8 @@ struct CombineProblem {
   struct Source {
     std::int64_t offset;  // in elements
     std::vector<std::int64_t> strides;
-    /// How many leaves of the tree it is the reduction of; these must be all leaves of a subtree.
+    /// The number of leaves of the tree that this source is the reduction of. They must be all
+    /// leaves of a subtree.
     std::int64_t num_leaves = 1;
   };
   ReduceKind kind;

@@ -136,7 +136,7 @@ struct Sources {
   }
 };
 
-/// The reductions of random runs of the sources, which then take the place of these.
+/// Replaces random runs of the sources by their reductions.
 template <typename T>
 Sources<T> with_nodes(Random& random, const Sources<T>& leaves) {
   Sources<T> nodes = leaves;

@@ -13,7 +13,7 @@ namespace tessera::kernels {
 
 namespace {
 
-/// Copies the rows at `indices`. They have `kWidth` elements, or if that is 0, `width`.
+/// Copies the rows at `indices`. Rows have `kWidth` elements, or `width` if kWidth is 0.
 template <std::size_t kWidth, typename Bits>
 void gather(HeldRows rows, std::span<const std::int32_t> indices, std::size_t width,
             const Bits* table, Bits filler, Bits* to) {

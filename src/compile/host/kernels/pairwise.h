@@ -29,7 +29,7 @@ T better(ReduceKind kind, T a, T b) {
   return (is_min ? a < b : a > b) ? a : b;
 }
 
-/// The result for no terms, which leaves any other term as it is.
+/// The result for no terms. Combined with any other term, it gives that term.
 template <typename T>
 constexpr T identity_of(ReduceKind kind) {
   if constexpr (detail::kIsHalf<T>) return static_cast<T>(identity_of<float>(kind));

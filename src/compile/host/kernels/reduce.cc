@@ -163,7 +163,7 @@ bool is_rowwise(const ReduceProblem& p) {
          p.reduced_strides.back() == 1;
 }
 
-/// The grains of a row. Those with runs in the same places share them in the table.
+/// The grains of a row. Grains whose runs have the same offsets share these in the table.
 RowSum leaf_runs(const ReduceProblem& p) {
   RowSum sum;
   std::map<std::vector<std::int64_t>, std::int64_t> first_runs;  // by the extents before the last
@@ -181,7 +181,7 @@ RowSum leaf_runs(const ReduceProblem& p) {
   return sum;
 }
 
-/// A term of a row, or a sum that takes its place; none where nothing was added.
+/// A term of a row, or a sum that takes its place. `number` is -1 if nothing was added.
 struct Term {
   std::int32_t number = -1;
   std::vector<RowAddition>* additions = nullptr;
@@ -193,7 +193,7 @@ Term operator+(const Term& a, const Term& b) {
   return a;
 }
 
-/// The sum of a row with these grains, if it is short.
+/// The sum of a row with these grains, or an empty one if the row is not short.
 ShortRowSum short_row_sum(std::span<const LeafRuns> leaves) {
   ShortRowSum sum;
   SmallTree<Term> tree;
@@ -239,7 +239,7 @@ ShortRowSum short_sum(ReduceProblem p) {
   return sum;
 }
 
-/// Where the terms of a result are.
+/// The offsets of the terms of a result.
 std::vector<std::int64_t> term_offsets(const ReduceProblem& p) {
   std::vector<std::int64_t> offsets;
   const std::int64_t stride = p.reduced_strides.back();
@@ -249,7 +249,7 @@ std::vector<std::int64_t> term_offsets(const ReduceProblem& p) {
   return offsets;
 }
 
-/// Sums as many results at once as a block has: each of their terms is a line of the block.
+/// Sums up to kResults results at once, in a block that has a line for each term of a result.
 void run_short(const ReduceProblem& p, const ShortRowSum& sum, const double* in, double* out,
                std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kResults = 32;
@@ -276,7 +276,7 @@ void run_short(const ReduceProblem& p, const ShortRowSum& sum, const double* in,
   }
 }
 
-/// Grain sums are collected, so that the trees of many rows can be added up at once.
+/// Collects the sums of grains, so that the trees of many rows can be added up at once.
 template <typename T>
 void sum_trees(std::span<const LeafRuns> leaves, const std::int64_t* run_offsets,
                const ReduceRows<T>& rows, T* to) {
@@ -311,7 +311,7 @@ void sum_trees(std::span<const LeafRuns> leaves, const std::int64_t* run_offsets
 template <typename T>
 void sum_rows(const RowSum& sum, const ReduceRows<T>& rows, T* to) {
   if constexpr (std::is_same_v<T, float>) {
-    // Of few rows, a block would be all but empty.
+    // With few rows, a block would be almost empty.
     constexpr std::int64_t kManyRows = 16;
     const bool has_many = rows.rows >= kManyRows;
     if (has_many && sum.terms_of_eighth > 0 && sum_eighths(rows, sum.terms_of_eighth, to)) return;
@@ -390,7 +390,7 @@ ReducePlan::ReducePlan(ReduceProblem problem, int num_workers, const CacheSizes&
     share_results(num_parts_for(num_workers, terms, kMinPartTerms, terms));
 }
 
-/// A part sums grains of one result. They are a subtree, since their number is a power of two.
+/// Each part sums grains of one result. They form a subtree, since their number is a power of two.
 void ReducePlan::share_results(std::int64_t most_parts) {
   const std::int64_t num_leaves = std::ssize(rows_.leaves);
   const std::int64_t pieces = most_parts / num_outputs_;

@@ -22,10 +22,10 @@ template <typename T>
 using Columns = hn::CappedTag<T, 16>;
 template <typename T>
 constexpr std::int64_t kWide = HWY_MIN(hn::MaxLanes(Columns<T>()), 16);
-constexpr std::int64_t kAheadBytes = 16 * 1024;  // between reads and prefetches
+constexpr std::int64_t kAheadBytes = 16 * 1024;  // how far prefetches are ahead of reads
 
-/// Prefetches memory in order, whatever the order of the loops. Processors predict several streams
-/// less well than one.
+/// Prefetches memory in order, whatever the order of the loops. Processors predict one stream
+/// better than several.
 template <typename T>
 class Ahead {
  public:
@@ -84,8 +84,8 @@ HWY_INLINE SquareRow AddSquare(SquareRow sums, std::int64_t count, Load load) {
   return sums;
 }
 
-/// For terms of a sum that are adjacent in memory: each column is a line, and the terms of a run
-/// follow each other in it.
+/// For sums whose terms are adjacent in memory: each column is a line, in which the terms of a run
+/// follow one another.
 HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, const ColumnRuns& all,
                          float* sums, Ahead<float>& ahead) {
   const Square d;
@@ -121,7 +121,7 @@ HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, con
   }
 }
 
-/// How many runs, from the first on, continue the previous run without a gap.
+/// The number of runs, from the first one on, that follow one another without a gap.
 inline std::size_t NumContinued(std::span<const ColumnRun> runs) {
   std::size_t count = 1;
   while (count < runs.size() && runs[count].from == runs[count - 1].from + runs[count - 1].rows) {
@@ -150,7 +150,7 @@ HWY_INLINE void AddNarrowRuns(const T* HWY_RESTRICT from, const ColumnRuns& all,
   }
 }
 
-/// Returns false if the rows are not of a few whole vectors.
+/// Returns false unless a row consists of a few whole vectors.
 template <typename T>
 HWY_INLINE bool AddNarrow(const T* from, const ColumnRuns& all, T* sums) {
   if (all.column_stride != 1 || all.columns % kWide<T> != 0) return false;

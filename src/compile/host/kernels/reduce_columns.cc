@@ -10,7 +10,7 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::int64_t kMostSums = 16 * 1024;  // of a block
-constexpr std::int64_t kMinColumns = 128;      // of a block: runs long enough for memory
+constexpr std::int64_t kMinColumns = 128;      // of a block: long enough runs for reads from memory
 constexpr std::int64_t kMinPartTerms = 64 * 1024;
 
 std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {

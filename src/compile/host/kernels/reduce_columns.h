@@ -9,12 +9,12 @@
 
 namespace tessera::kernels {
 
-/// Sums of floats without lanes16, where the last kept dimension has stride 1, or the last reduced
-/// one of f32.
+/// Sums of floats without lanes16 where the last kept dimension has stride 1 or, for f32, the last
+/// reduced dimension has stride 1.
 ///
 /// The operand is read in memory order: all sums that belong to one grain of the first reduced
 /// dimension are computed at once. If the first dimension has several grains, each part takes some
-/// of them and leaves nodes of the tree, which join() adds up.
+/// of them and stores nodes of the tree, which join() adds up.
 class ColumnSums {
  public:
   static bool takes(const ReduceProblem& problem);

@@ -19,8 +19,8 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// Of two vectors that follow each other, the groups of kGroup lanes with even numbers plus those
-/// with odd numbers.
+/// Takes two consecutive vectors as one sequence of groups of kGroup lanes. Returns the sums of
+/// each even-numbered group and the odd-numbered group after it.
 template <int kGroup>
 HWY_INLINE Terms<float>::V AddGroups(Terms<float>::V a, Terms<float>::V b) {
   using D = Terms<float>::D;
@@ -42,8 +42,9 @@ HWY_INLINE Terms<float>::V AddGroups(Terms<float>::V a, Terms<float>::V b) {
   }
 }
 
-/// Vector `kVector` of adjacent rows after `kFolds` folds, each of which halves them: first grains
-/// of kLeaf terms are folded 8, 4, 2, 1, then adjacent ones are added.
+/// Vector `kVector` of what is left of adjacent rows after `kFolds` folds, each of which halves the
+/// number of elements. The first folds fold each grain of kLeaf terms 8, 4, 2, 1 to one sum; the
+/// others add adjacent sums.
 template <int kLeaf, int kFolds, int kVector>
 HWY_INLINE Terms<float>::V Folded(const float* from) {
   constexpr int kN = static_cast<int>(Terms<float>::kN);
@@ -63,15 +64,15 @@ HWY_INLINE Terms<float>::V Folded(const float* from) {
   }
 }
 
-/// As many rows at once as a vector has lanes, which then have one sum each.
+/// Sums as many rows at once as a vector has lanes. In the end each lane has the sum of one row.
 template <int kLeaf>
 HWY_INLINE bool SumEighthsOf(const ReduceRows<float>& rows, float* to) {
   constexpr std::int64_t kN = Terms<float>::kN, kLength = 8 * kLeaf;
-  constexpr int kFolds = std::countr_zero(8U * kLeaf);  // to one sum
+  constexpr int kFolds = std::countr_zero(8U * kLeaf);  // until one sum is left
   const Terms<float>::D d;
   if (rows.row_stride != kLength) return false;
   const auto sums = [&](const float* from) HWY_ATTR {
-    return hn::Add(Folded<kLeaf, kFolds, 0>(from), hn::Zero(d));  // not -0.0
+    return hn::Add(Folded<kLeaf, kFolds, 0>(from), hn::Zero(d));  // turns -0.0 into +0.0
   };
   std::int64_t row = 0;
   for (; row + kN <= rows.rows; row += kN) hn::StoreU(sums(rows.from + row * kLength), d, to + row);

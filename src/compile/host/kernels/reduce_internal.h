@@ -15,7 +15,7 @@ std::string_view instruction_set();
 
 /// Accumulators of a grain with ReduceProblem::lanes16.
 inline constexpr std::int64_t kNumLanes = 16;
-/// Rows of at most as many terms are short.
+/// Rows of at most this many terms are short.
 inline constexpr std::int64_t kMostShortTerms = 64;
 
 /// Rows to reduce, all with the same layout.
@@ -35,15 +35,16 @@ void sum_leaves(const ReduceRows<double>& rows, std::span<const LeafRuns> leaves
                 const std::int64_t* run_offsets, double* to);
 /// The sums of short rows.
 void sum_short_rows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to);
-/// The sums of adjacent rows with eight grains of `terms` terms each. Returns false if it has no
-/// loop for them.
+/// The sums of adjacent rows, each with eight grains of `terms` terms. Returns false if there is no
+/// loop for this number of terms.
 bool sum_eighths(const ReduceRows<float>& rows, std::int64_t terms, float* to);
 /// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 void add_leaf_pairs(double* leaves, std::int64_t rows, std::int64_t num_leaves, double* to);
 /// The offset of the first term of a result.
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
-/// Merges dimensions, outermost first, that follow each other in memory. Those of one element go.
+/// Merges neighbouring dimensions (outermost first) that are contiguous in memory, and drops
+/// dimensions of one element.
 void merge_dims(std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides);
 
 /// Counts through the indices of a box in row-major order.
@@ -102,10 +103,12 @@ struct ColumnRuns {
   std::int64_t column_stride;
   bool is_dense;  // the runs are adjacent in memory, and so are the repeats
 };
-/// A row of sums has kNumLanes lanes for each grain of the columns, whose boundaries `cuts` has.
+/// A row of sums has kNumLanes lanes for each grain of the columns. `cuts` holds the boundaries of
+/// the grains.
 void add_lane_runs(const float* from, std::span<const ColumnRun> runs, std::int64_t columns,
                    std::span<const std::int64_t> cuts, float* sums);
-/// Folds the lanes of `count` grains to their sums, which follow each other at the start.
+/// Folds the lanes of each of `count` grains into its sum. The sums are stored one after another at
+/// the start of `lanes`.
 void fold_lanes(float* lanes, std::int64_t count);
 void add_column_runs(const float* from, const ColumnRuns& all, float* sums);
 void add_column_runs(const double* from, const ColumnRuns& all, double* sums);

@@ -18,7 +18,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of T, of which 16 terms take kVectors.
+// Vectors of T; 16 terms take kVectors of them.
 template <typename T>
 struct Terms {
   using D = hn::CappedTag<T, 16>;
@@ -30,7 +30,7 @@ struct Terms {
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 
 constexpr std::int64_t kQuad = 4;
-constexpr std::int64_t kTransposed = 8;  // from as many terms on rows are transposed by vectors
+constexpr std::int64_t kTransposed = 8;  // rows of fewer terms are transposed without vectors
 
 /// Adds the upper half of the lanes to the lower half until four are left.
 template <class D>
@@ -57,7 +57,8 @@ HWY_INLINE void FinishLeaf(typename Terms<T>::V* sums, T* quad) {
   StoreQuad(typename F::D(), sums, quad);
 }
 
-/// The accumulators of 1 to 16 terms, folded to four, by blocks of four terms. They may be -0.0.
+/// Folds 1 to 16 terms, one per accumulator, to four, in blocks of four terms. The four may be
+/// -0.0.
 template <typename T>
 HWY_INLINE void SumShortLeaf(const T* from, std::int64_t length, T* quad) {
   const hn::CappedTag<T, kQuad> d;
@@ -86,9 +87,9 @@ HWY_INLINE void AddTerms(const T* terms, std::int64_t length, typename Terms<T>:
     for (std::int64_t v = 0; v < kVectors; ++v)
       sums[v] = hn::Add(sums[v], hn::LoadU(d, terms + i + v * kN));
   }
-  // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
-  // accumulator is ever -0.0, since all start at +0.0. A number of loops that the compiler knows
-  // keeps the sums in registers.
+  // Lanes beyond the end add +0.0 and so keep their sums. That would turn a sum of -0.0 into +0.0,
+  // but no accumulator is ever -0.0, since all start at +0.0. The constant trip count lets the
+  // compiler keep the sums in registers.
   for (std::int64_t v = 0; v < kVectors; ++v) {
     const std::int64_t rest = length - whole - v * kN;
     if (rest <= 0) continue;
@@ -101,7 +102,8 @@ HWY_INLINE void AddTerms(const T* terms, std::int64_t length, typename Terms<T>:
 template <typename T>
 HWY_INLINE void SumLeaf(const T* from, const LeafRuns& leaf, const std::int64_t* run_offsets,
                         T* quad) {
-  // Without terms nothing may be read: even an empty masked load of one lane reads its address.
+  // If there are no terms, nothing may be read: even an empty masked load of one lane reads its
+  // address.
   constexpr bool kHasQuads = hn::MaxLanes(hn::CappedTag<T, kQuad>()) == kQuad;
   if (kHasQuads && leaf.runs == 1 && leaf.length > 0 && leaf.length <= 16)
     return SumShortLeaf(from, leaf.length, quad);
@@ -135,7 +137,7 @@ HWY_INLINE void FoldQuads(const T* quads, std::int64_t count, T* to) {
 template <typename T>
 HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns> leaves,
                             const std::int64_t* run_offsets, T* to) {
-  constexpr std::int64_t kWaiting = 128;  // a multiple of the lanes
+  constexpr std::int64_t kWaiting = 128;  // a multiple of the number of lanes
   HWY_ALIGN T quads[kWaiting * kQuad];
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows.rows; ++row) {
@@ -148,7 +150,7 @@ HWY_INLINE void SumLeavesOf(const ReduceRows<T>& rows, std::span<const LeafRuns>
       count = 0;
     }
   }
-  // Whole vectors are read.
+  // FoldQuads() reads whole vectors.
   std::fill(quads + count * kQuad,
             quads + (count + Terms<T>::kN - 1) / Terms<T>::kN * Terms<T>::kN * kQuad, T{0});
   FoldQuads(quads, count, to);
@@ -198,7 +200,7 @@ void FoldLanes(float* lanes, std::int64_t count) {
   }
 }
 
-/// Sums as many rows at once as a block has: each of their terms is a line of the block.
+/// Sums up to kRows rows at once, in a block that has a line for each term of a row.
 void SumShortRows(const ReduceRows<float>& rows, const ShortRowSum& sum, float* to) {
   constexpr std::int64_t kRows = 64;
   constexpr std::int64_t kN = Terms<float>::kN;

@@ -176,7 +176,7 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
   });
 }
 
-/// Extremes of halves are those of the same numbers as f32.
+/// The extremes of half-precision numbers equal those of the same numbers as f32.
 template <typename Half>
 void check_halves(int count) {
   Random random;
@@ -209,7 +209,7 @@ Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
   return cuts;
 }
 
-/// Rows of few terms, which are reduced many at a time, some of them of -0.0 only.
+/// Rows of few terms, many of which are reduced at a time. Some rows hold only -0.0.
 template <typename T>
 void check_short_rows(Random& random, ReduceKind kind) {
   const bool has_eighths = random.one_in(3);
@@ -250,8 +250,8 @@ TEST(Reduce, ShortRowsFollowTheDefinition) {
 }
 
 TEST(Reduce, OrderOfTheSumIsSeen) {
-  // Other grains, or no lanes, give other bits for the same terms: this shows that the tests above
-  // can fail.
+  // With other grains or without lanes, the same terms give other bits: this shows that the tests
+  // above can fail.
   Random random;
   const auto values = random_values<float>(random, 1000);
   ReduceProblem p{.kind = ReduceKind::sum,
@@ -297,7 +297,7 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
   EXPECT_TRUE(is_seen[16]);
 }
 
-/// Sums of nearly all of an array, whose results are fewer than the threads.
+/// Sums over nearly all of an array, with fewer results than threads.
 template <typename T>
 void check_few_results(Random& random, std::int64_t results) {
   const Sizes shape = {random.integer(1, 12), random.integer(20, 70), random.integer(33, 300)};

@@ -6,7 +6,7 @@
 // are left out because the sizes of micro-tiles are fixed at compile time.
 #pragma once
 
-// Builds for one machine leave out what it would not use.
+// A build for one machine sets this to the targets that the machine would not use.
 #ifndef TESSERA_UNUSED_KERNELS
 #define TESSERA_UNUSED_KERNELS 0
 #endif

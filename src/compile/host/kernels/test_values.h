@@ -28,7 +28,7 @@ struct Random {
   bool one_in(std::int64_t n) { return integer(1, n) == 1; }
 };
 
-/// Often far from those of any processor, which must not change a bit.
+/// Often far from the sizes of any processor's caches, which must not change any bit of a result.
 inline CacheSizes random_caches(Random& random) {
   return {.l1 = std::int64_t{1} << random.integer(0, 18),
           .l2 = std::int64_t{1} << random.integer(0, 24)};

@@ -17,7 +17,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Copies pieces of `kRows` rows of the result and `kColumns` columns.
+/// Copies pieces of `kRows` rows by `kColumns` columns of the result.
 struct FloatSquares {
   using Element = float;
   static constexpr std::int64_t kRows = kSquare;
@@ -32,7 +32,8 @@ struct FloatSquares {
   }
 };
 
-/// The same with as many columns as a block of 128 bits has elements, of up to `kBytes` of rows.
+/// Likewise. A piece has as many rows as a vector of up to `kBytes` has elements, and at most as
+/// many columns as a block of 128 bits has.
 template <typename T, std::size_t kBytes>
 struct Blocks {
   using Element = T;
@@ -46,7 +47,7 @@ struct Blocks {
     hn::Vec<Row> rows[static_cast<std::size_t>(kColumns)];
     for (std::int64_t i = 0; i < kColumns; ++i) rows[i] = hn::LoadU(d, from + i * m.from_stride);
 #if HWY_TARGET != HWY_SCALAR
-    // Each round brings elements that are twice as far apart together.
+    // Each round brings together elements that are twice as far apart as in the round before.
     constexpr std::int64_t kHalf = kColumns / 2;
     for (std::int64_t apart = 1; apart < kColumns; apart *= 2) {
       hn::Vec<Row> mixed[static_cast<std::size_t>(kColumns)];
@@ -78,8 +79,9 @@ void TransposeElements(const TransposedMatrix& m, const T* from, T* to) {
   }
 }
 
-/// Works on panels of a few lines of each of a few rows of the source, which touch few pages and
-/// stay cached until the last pieces have used them. The last pieces overlap those before them.
+/// Works on panels: a few cache lines of each of a few rows of the source. A panel touches few
+/// pages and stays cached until its last pieces are copied. The last pieces of the matrix may
+/// overlap those before them.
 template <class Pieces, typename T = typename Pieces::Element>
 void TransposePanels(const TransposedMatrix& m, const T* from, T* to) {
   constexpr std::int64_t kPanelRows = 512 / sizeof(T);
@@ -100,7 +102,7 @@ void TransposePanels(const TransposedMatrix& m, const T* from, T* to) {
   }
 }
 
-/// In pieces as large as the matrix has room for.
+/// Uses the largest pieces that fit in the matrix.
 template <class Large, typename T = typename Large::Element>
 void TransposeBy(const TransposedMatrix& m, const T* from, T* to) {
   using Small = Blocks<T, 16>;

@@ -8,8 +8,8 @@
 
 namespace tessera::kernels {
 
-/// Calls `visit` with a zero of the element type; booleans are bytes. For kernels that compute:
-/// they never get dtypes of 8 and 16 bits, which are converted to wider ones before.
+/// Calls `visit` with a zero of the element type; booleans are bytes. This is for kernels that
+/// compute. They never get dtypes of 8 and 16 bits, which are converted to wider dtypes first.
 template <typename Visit>
 void with_type(DType dtype, Visit visit) {
   switch (dtype) {
@@ -53,8 +53,8 @@ void with_element(DType dtype, Visit visit) {
   }
 }
 
-/// The type in which elements are added and multiplied: integers wrap, and overflow of signed ones
-/// would be undefined; half precision is computed as float.
+/// The type in which elements are added and multiplied: unsigned for integers, which wrap, because
+/// overflow of signed integers would be undefined; float for half precision.
 template <typename T>
 using ArithmeticType =
     std::conditional_t<std::is_integral_v<T>,

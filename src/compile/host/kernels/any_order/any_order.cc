@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
 constexpr std::int64_t kMostColumns = 2048;  // of results that stay in L1
 
-/// The problem with as few dimensions as possible. Reduced ones may change places.
+/// The problem with as few dimensions as possible. Reduced dimensions may change places.
 ReduceProblem merged(ReduceProblem p) {
   std::vector<std::size_t> order(p.reduced_extents.size());
   std::iota(order.begin(), order.end(), 0);
@@ -94,7 +94,7 @@ void AnyOrder::reduce_rows(const std::byte* from, std::int64_t rows, const Box& 
   });
 }
 
-/// Reduces `terms` of the outermost reduced dimension for some results, the first of which goes to
+/// Reduces `terms` of the outermost reduced dimension for some results. Writes the first of them to
 /// `to`.
 void AnyOrder::reduce(const std::byte* in, Range results, Range terms, std::byte* to) const {
   Box box = problem_.reduced_extents;

@@ -8,15 +8,17 @@
 
 namespace tessera::kernels {
 
-/// Such a reduction where terms of one result, or neighbouring results, are adjacent in memory.
-/// Parts are ranges of results or, if these are few, ranges of terms whose joins join() joins.
+/// Such a reduction, where the terms of a result, or neighbouring results, are adjacent in memory.
+/// A part is a range of results or, if there are few results, a range of terms. join() then
+/// combines what the parts computed from their terms.
 class AnyOrder {
  public:
   static bool takes(const ReduceProblem& problem);
   AnyOrder(const ReduceProblem& problem, int num_workers);
 
   int num_parts() const { return num_parts_; }
-  /// The size of the memory that all parts and join() share; 0: the parts write the results.
+  /// The size of the memory that all parts and join() share; 0: the parts write the results
+  /// themselves.
   std::int64_t scratch_bytes() const;
   void run(const std::byte* in, std::byte* out, std::byte* scratch, int part) const;
   void join(const std::byte* scratch, std::byte* out) const;
@@ -27,7 +29,8 @@ class AnyOrder {
     std::int64_t first;
     std::int64_t end;
   };
-  /// Parts are cut at multiples of so many results: of columns, whole vectors and cache lines.
+  /// Parts begin at multiples of this many results. For columns, these are whole vectors and cache
+  /// lines.
   std::int64_t unit() const { return has_rows_ ? 1 : 64; }
   void fill(std::byte* to, std::int64_t count) const;
   void reduce(const std::byte* in, Range results, Range terms, std::byte* to) const;

@@ -17,12 +17,12 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kMostColumns = 256;
-/// Results next to each other are searched by that many at least: several positions at once, if
-/// there are fewer results.
+/// Neighbouring results are searched at least this many columns at a time. If there are fewer
+/// results, several positions of each are searched at once.
 constexpr std::int64_t kFewColumns = 64;
 
-/// The best element so far of each of some columns, and the step at which it came. Compilers
-/// vectorise the loops: steps have the size of elements.
+/// The best element so far of each of some columns, and the step at which it was found. Steps have
+/// the size of elements, so that compilers can vectorise the loops.
 template <class T, bool kIsMin>
 class BestOfColumns {
  public:
@@ -89,7 +89,8 @@ class Search {
     for (std::int64_t c = 0; c < columns; ++c) out[c] = static_cast<std::int32_t>(best_.step(c));
   }
 
-  /// Several positions at a time are columns; the best ones of a result's columns are compared.
+  /// Several positions at a time are searched as separate columns. At the end, the best elements of
+  /// the columns of a result are compared.
   void run_few(std::int64_t first, std::int64_t end, std::int32_t* out) {
     const std::int64_t positions = kFewColumns / p_.inner;
     const std::int64_t columns = positions * p_.inner;

@@ -22,7 +22,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Joins terms as they are in memory.
+/// Terms that are joined as they are in memory.
 struct OfTerms {
   template <class D>
   static HWY_INLINE hn::Vec<D> Key(D /*d*/, hn::Vec<D> x) {
@@ -59,7 +59,7 @@ struct Extreme : OfTerms {
     const auto best = kIsMin ? hn::Min(a, b) : hn::Max(a, b);
     using T = hn::TFromD<D>;
     if constexpr (std::is_floating_point_v<T>) {
-      // Equal numbers differ in their signs at most.
+      // Equal numbers differ at most in their signs.
       const auto equal = kIsMin ? hn::Or(a, b) : hn::And(a, b);
       const auto are_numbers = hn::And(hn::Eq(a, a), hn::Eq(b, b));
       const auto number = hn::IfThenElse(hn::Eq(a, b), equal, best);
@@ -70,8 +70,8 @@ struct Extreme : OfTerms {
   }
 };
 
-/// Halves by their bits: the keys of f16 or bf16 are integers in the same order, and the key of NaN
-/// is the most extreme.
+/// Compares f16 or bf16 numbers by their bits. The keys are integers in the same order as the
+/// numbers, and the key of NaN is the most extreme.
 template <bool kIsMin, typename Half>
 struct HalfExtreme {
   static constexpr std::uint16_t kInfinity = std::is_same_v<Half, float16> ? 0x7C00 : 0x7F80;
@@ -83,7 +83,8 @@ struct HalfExtreme {
     const Half best = better(kind, Half::from_bits(a), Half::from_bits(b));
     return std::isnan(static_cast<float>(best)) ? kNan : best.bits();
   }
-  /// The bits below the sign are inverted for negative numbers; twice gives the same bits again.
+  /// Inverts the bits below the sign of negative numbers. Applied twice, it gives the same bits
+  /// again.
   template <class D>
   static HWY_INLINE hn::Vec<D> Ordered(D d, hn::Vec<D> x) {
     const hn::RebindToSigned<D> of_signed;
@@ -139,8 +140,8 @@ void JoinColumnsOf(const TermGroups& rows, T* to) {
   }
 }
 
-/// The extreme of at least one vector of floats, by instructions that may lose NaN and the sign of
-/// zeros. Returns false if there is a NaN, or the extreme is zero.
+/// The extreme of floats that fill at least one vector, by instructions that may lose NaN and the
+/// sign of zeros. Returns false if there is a NaN, or if the extreme is zero.
 template <bool kIsMin, typename T>
 HWY_INLINE bool FindNumber(const T* from, std::int64_t length, T& found) {
   const hn::ScalableTag<T> d;
@@ -167,7 +168,7 @@ HWY_INLINE bool FindNumber(const T* from, std::int64_t length, T& found) {
   return found != 0;
 }
 
-/// Four vectors are joined in turn, so that one need not wait for the one before.
+/// Joins terms into four vectors in turn, so that no join has to wait for the one before it.
 template <class Join, typename T>
 HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
   const hn::ScalableTag<T> d;
@@ -202,12 +203,12 @@ HWY_INLINE T JoinRun(const T* from, std::int64_t length, T start) {
 
 constexpr std::int64_t kMostTermsOfShort = 32;
 
-/// Rows that are too short for vectors: each term of several rows is joined at once.
+/// For rows that are too short for vectors: joins the same term of several rows at once.
 template <class Join, typename T>
 void JoinShortRows(const TermGroups& rows, T* to) {
   using Bits = hwy::UnsignedFromSize<sizeof(T)>;
   constexpr std::int64_t kRows = sizeof(T) == 8 ? 32 : 64;
-  constexpr std::int64_t kTransposed = 8;  // from as many terms on it is done by vectors
+  constexpr std::int64_t kTransposed = 8;  // rows of fewer terms are transposed without vectors
   HWY_ALIGN T terms[static_cast<std::size_t>(kMostTermsOfShort * kRows)];
   for (std::int64_t first = 0; first < rows.count; first += kRows) {
     const std::int64_t count = std::min(kRows, rows.count - first);

@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// A join of terms, and what they are. All and any are the least and the largest of bytes.
+/// How terms are joined, and their type. `all` and `any` are the least and the largest of bytes.
 struct JoinKind {
   ReduceKind kind;
   DType dtype;

@@ -1,5 +1,5 @@
-// Attention and its derivatives, block by block, with scores in cache only. The bits of results are
-// those of the reference, whatever the blocks, parts and instruction sets.
+// Attention and its derivatives, block by block. Scores exist only in cache. The results have the
+// bits of the reference, whatever the blocks, parts and instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct AttentionProblem {
   KeyWindow window = {};
   float scale = 1;
   bool is_bf16 = false;
-  /// Of probabilities. The bits of (head h, query i, key j) are those of element (h, i, j) of the
-  /// whole array of an element of the batch.
+  /// Dropout of probabilities. In each element of the batch, (head h, query i, key j) gets the
+  /// random bits of element (h, i, j) of the whole array.
   std::optional<DropRule> dropout = {};
 
   /// Element (batch b, head h, query i, key j) of the bias is bias[batches[b] + h * head + i *
@@ -42,8 +42,8 @@ struct AttentionProblem {
   Bias bias = {};
 };
 
-/// Elements of q, k, v, d_output and of the results that match them are f32 or bf16. Pointers may
-/// be null for what an op does not have, and for derivatives that are not wanted.
+/// The elements of q, k, v, d_output and of the results that correspond to them are f32 or bf16. A
+/// pointer may be null if the op does not have that operand, or if that derivative is not wanted.
 struct AttentionOperands {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -51,7 +51,7 @@ struct AttentionOperands {
   const float* bias = nullptr;
   const std::int32_t* lengths = nullptr;
   const std::uint32_t* dropout_keys = nullptr;  // [batch, 2]
-  // Of derivatives.
+  // Only for derivatives.
   const void* d_output = nullptr;
   const float* lse = nullptr;
   const float* delta = nullptr;
@@ -72,17 +72,17 @@ struct AttentionGradients {
 /// One range of queries of one head.
 void attend(const AttentionProblem& problem, const AttentionOperands& operands,
             const AttentionResults& results, std::int64_t head, PositionRange queries);
-/// The same for some leaves of the keys, [leaves.first, leaves.last) of all leaves, which the tile
-/// must hold: their partial results are written to `partial` [batch, queries, heads, value_depth +
-/// 2], o, m and l of ops/attention/parts.cc. Row r of the tile has the key at position first_key +
-/// r, which may hold for these leaves alone.
+/// The same for some leaves of the keys: [leaves.first, leaves.last) of all leaves. The tile must
+/// hold their keys. Writes their partial results (o, m and l of ops/attention/parts.cc) to
+/// `partial` [batch, queries, heads, value_depth + 2]. Row r of the tile must be the key at
+/// position first_key + r, but only for the keys of these leaves.
 void attend_part(const AttentionProblem& problem, const AttentionOperands& operands, float* partial,
                  std::int64_t head, PositionRange queries, PositionRange leaves);
-/// Rows of `width` elements: the partial results of two sets of leaves become that of both,
-/// which may take the place of one of them.
+/// Joins the partial results of two sets of leaves into those of both sets, in rows of `width`
+/// elements. `to` may be `x` or `y`.
 void join_partials(const float* x, const float* y, float* to, std::int64_t rows,
                    std::int64_t width);
-/// Rows of partial results of all leaves become rows of the output, and lse.
+/// Turns rows of partial results of all leaves into rows of the output, and lse.
 void finish_partials(const float* from, float* output, float* lse, std::int64_t rows,
                      std::int64_t width);
 /// The gradients of the queries and keys in these ranges, of one head. Gradients of queries need

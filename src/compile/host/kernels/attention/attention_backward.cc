@@ -1,5 +1,5 @@
-// The derivatives of attention: blocks of keys outside, blocks of queries inside. Scores are made
-// again for each pair of blocks.
+// The derivatives of attention. The outer loop runs over blocks of keys, the inner one over blocks
+// of queries. Scores are computed again for each pair of blocks.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -325,8 +325,8 @@ class Backward {
         .store(panel.panel.first, panel.panel.used, rows_, p_.depth, p_.scale);
   }
 
-  // 0 times a number that is not finite is NaN, so pairs that do not see each other must be left
-  // out where a sum is NaN.
+  // 0 times a number that is not finite is NaN. So where a sum is NaN, pairs that do not see each
+  // other must be left out of it.
 
   struct Pair {
     float p, ds;

@@ -1,5 +1,5 @@
-// Attention: leaves of keys outside, panels of queries inside, so that the keys and values of a
-// leaf stay in cache.
+// Attention. The outer loop runs over leaves of keys, the inner one over panels of queries, so that
+// the keys and values of a leaf stay in cache.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -40,7 +40,7 @@ class LeafTree {
     present_.assign(nodes_.size(), false);
   }
 
-  /// Where the next leaf is made.
+  /// Where the next leaf is to be computed.
   const Node& next() const { return nodes_[depth_]; }
   void push(bool is_present) {
     present_[depth_++] = is_present;
@@ -295,7 +295,7 @@ void finish_partials(const float* from, float* output, float* lse, std::int64_t 
       float* const to = output + (first + i) * depth;
       for (std::int64_t e = 0; e < depth; ++e) to[e] = (row[e] + 0.0f) * factor;
     }
-    // Without rows of o, this makes lse alone.
+    // Without rows of o, this computes only lse.
     attention::finish({.m = m.data(), .l = l.data(), .o = nullptr}, 0, lanes);
     std::copy_n(l.data(), count, lse + first);
   }

@@ -27,7 +27,7 @@ constexpr std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i)
 
 std::int64_t element_bytes(bool is_bf16) { return is_bf16 ? 2 : 4; }
 
-/// Where rows of c lie, for kernels that store row by row.
+/// The most rows of c whose places are listed for kernels that store row by row.
 constexpr std::int64_t kMaxStoredRows = kMaxLeafKeys;
 
 }  // namespace
@@ -66,14 +66,15 @@ std::vector<Panel> panels_of(std::int64_t count) {
 
 namespace {
 
-/// Runs the kernel on tiles with the same number of rows, below each other.
+/// Runs the kernel on tiles with the same number of rows, one below the other.
 void run_tiles(const Product& p, const gemm::Chunk& chunk, const gemm::Segment& segment,
                std::int64_t first_row, std::int64_t tiles, std::int64_t rows,
                const std::int64_t* c_rows) {
   if (tiles == 0) return;
   const gemm::Kernels& kernels = gemm::kernels();
   const int width = p.cols > kernels.lanes ? gemm::kWholePanel : 1;
-  // A packed panel of one vector has no other vectors beside it, which B does.
+  // Kernels for packed panels of one vector expect no other vectors beside it. B has them, so such
+  // panels of B are read in place.
   const auto with_adjacent_k =
       width == gemm::kWholePanel ? gemm::Operands::a_in_place : gemm::Operands::in_place;
   const auto operands = p.is_a_transposed ? gemm::Operands::b_in_place : with_adjacent_k;
@@ -287,7 +288,8 @@ BlockRanges::BlockRanges(const Head& head, const Panel& queries, const PositionR
   is_whole_ = begin == 0 && end == keys.size();
   end = std::max(begin, end);
   ranges_ = {.first = first_.data(), .last = last_.data(), .begin = begin, .end = end};
-  // Lanes without a query see what any lane sees: nothing reads them.
+  // Lanes without a query count as seeing the rows that all others see. Nothing reads their
+  // results.
 }
 
 void pack_lanes(const Rows& rows, const Panel& panel, float scale, float* temporary, float* to) {

@@ -13,8 +13,8 @@ namespace tessera::kernels::attention {
 
 inline constexpr std::int64_t kMaxCols = 32;  // of a panel
 
-/// Hands out the scratch memory of this thread, which it keeps, or counts how much would be handed
-/// out. All memory is free again when the next Scratch of the thread is made.
+/// Hands out scratch memory, which the thread keeps, or only counts how much would be handed out.
+/// All memory is free again when the thread makes its next Scratch.
 class Scratch {
  public:
   enum class Mode : std::uint8_t { hands_out, counts };
@@ -45,17 +45,17 @@ std::vector<Panel> panels_of(std::int64_t count);
 struct Product {
   const float* a;
   std::int64_t a_stride;  // between rows, or between neighbours in k
-  bool is_a_transposed;   // whether rows of a are adjacent; otherwise its k are
+  bool is_a_transposed;   // whether rows of a are adjacent; otherwise k is
   const float* b;
   std::int64_t b_stride;  // between neighbours in k; the width of a whole panel if a has adjacent k
   std::int64_t rows, depth, cols;
   float* c;
-  std::int64_t c_stride;  // `cols`, if c continues
+  std::int64_t c_stride;  // must be `cols` if `continues`
   bool continues = false;
 };
 void multiply(const Product& product);
 
-/// The features of one head: rows at a distance.
+/// The features of one head, as rows that are `stride` elements apart.
 struct Rows {
   const void* data = nullptr;
   std::int64_t stride = 0;
@@ -86,9 +86,9 @@ struct Head {
 
   const AttentionProblem& p;
   std::int64_t batch, head;
-  std::int64_t num_keys;  // of the whole array, that are not padding
+  std::int64_t num_keys;  // keys of the whole array that are not padding
   Rows q, k, v, d_output;
-  const float* lse;  // with a distance of p.heads
+  const float* lse;  // elements are p.heads apart
   const float* delta;
   const float* bias;
   KeyData dropout_key;
@@ -99,11 +99,11 @@ struct Head {
   PositionRange keys_of(std::int64_t query) const;
   /// The keys that some query of the panel sees.
   PositionRange keys_of(const Panel& queries) const;
-  /// Adds the bias to scores: rows are the keys from `first` on.
+  /// Adds the bias to scores, whose rows are the keys from `first` on.
   void add_bias(const Block& scores, std::int64_t first, const Panel& queries) const;
-  /// Which probabilities dropout keeps, of the keys from `first` on. Needs p.dropout.
+  /// Draws which probabilities of the keys from `first` on dropout keeps. Needs p.dropout.
   void draw_kept(std::int64_t first, std::int64_t rows, const Panel& queries, KeptBits& kept) const;
-  /// What one probability is multiplied by.
+  /// The factor by which dropout multiplies one probability.
   float drop_factor(std::int64_t query, std::int64_t key) const;
 
  private:
@@ -123,10 +123,10 @@ class BlockRanges {
   bool is_whole_ = true;
 };
 
-/// Lane i of row d becomes feature d of row i, times `scale`. The distance between rows of the
-/// result is the width of a whole panel. `temporary` has room for the rows of bf16.
+/// Sets lane i of row d of the result to feature d of row i, times `scale`. Rows of the result are
+/// as far apart as a whole panel is wide. `temporary` has room for the rows if they are bf16.
 void pack_lanes(const Rows& rows, const Panel& panel, float scale, float* temporary, float* to);
-/// Clears the lanes of such rows that are not used.
+/// Clears the unused lanes of such rows.
 void clear_lanes(const Panel& panel, std::int64_t rows, float* to);
 
 }  // namespace tessera::kernels::attention

@@ -29,7 +29,7 @@ constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
 HWY_INLINE V infinity() { return math::set(std::numeric_limits<float>::infinity()); }
 
-// What takes the place of a maximum or an lse of -inf.
+// Returns x, or 0 in place of a maximum or an lse of -inf.
 HWY_INLINE V finite_base(V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity())), hn::Zero(D()), x);
 }
@@ -39,7 +39,7 @@ template <int kVecs>
 struct Seen {
   math::VI first[count(kVecs)], last[count(kVecs)];
 
-  // Without ranges, nothing asks for them.
+  // If there are no ranges, nothing asks for the rows.
   HWY_INLINE explicit Seen(const LaneRanges* ranges) {
     for (int v = 0; v < kVecs; ++v) {
       first[v] = last[v] = hn::Zero(I());
@@ -96,7 +96,7 @@ void SoftmaxLeafOf(const Block& s, const LaneRanges* ranges, float* m, float* l)
     sum[v] = hn::Zero(D());
     hn::Store(maximum[v], D(), m + v * kLanes);
   }
-  // Scores that are not seen are -inf.
+  // Scores of rows that a lane does not see are -inf.
   for (std::int64_t row = 0; row < s.rows; ++row) {
     for (int v = 0; v < kVecs; ++v) {
       float* at = s.data + row * s.stride + v * kLanes;

@@ -29,9 +29,9 @@ struct Block {
   std::int64_t cols;
 };
 
-/// Replaces scores by exp(s - m), and by 0 where a lane does not see the row; `ranges` is nullptr
-/// if lanes see all rows. m: the maximum of each lane, l: the sum of the exponentials in the order
-/// of rows.
+/// Replaces scores by exp(s - m), and by 0 where a lane does not see the row. `ranges` is nullptr
+/// if lanes see all rows. Sets m to the maximum of each lane, and l to the sum of the exponentials
+/// in the order of rows.
 void softmax_leaf(const Block& s, const LaneRanges* ranges, float* m, float* l);
 
 /// Replaces scores s by p = exp(s - lse), and dp by p * (dp - delta); 0 where a lane does not see
@@ -45,8 +45,8 @@ struct KeptBits {
   // Loads of masks may read 8 bytes.
   std::array<std::uint8_t, static_cast<std::size_t>(kMaxLeafKeys* kRowBytes + 8)> bytes = {};
 };
-/// The counters of the random bits of a block: those of row 0 of each lane, as two words; the rows
-/// below count on.
+/// The counters of the random bits of a block. Each lane has two words, which are the counter of
+/// row 0; each further row adds 1.
 struct BlockCounters {
   KeyData key;
   const std::uint32_t* high;

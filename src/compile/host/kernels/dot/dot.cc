@@ -36,7 +36,7 @@ namespace dot {
 HWY_EXPORT(run_block);
 }  // namespace dot
 
-// Where kernels are for one instruction set, the macro takes no name of another namespace.
+// With kernels for one instruction set, HWY_DYNAMIC_DISPATCH takes no name of another namespace.
 using namespace dot;
 
 namespace {
@@ -75,7 +75,7 @@ DotPlan::DotPlan(GemmProblem problem, DType dtype, int num_workers)
   cut(num_parts_for(num_workers, terms, kMinPartTerms, most), batches);
 }
 
-/// Chooses the numbers of parts for which the fewest elements are packed.
+/// Chooses the numbers of row parts and column parts for which the fewest elements are packed.
 void DotPlan::cut(int parts, std::int64_t batches) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t columns = 1; columns <= parts; ++columns) {

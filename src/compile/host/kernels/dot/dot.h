@@ -15,11 +15,11 @@ namespace tessera::kernels {
 /// Computes one product on whole buffers. Build it once; several threads may run it.
 class DotPlan {
  public:
-  /// Has one product, one piece and no sections. Integers wrap around, whatever their signs.
+  /// `problem` has one product, one piece and no sections. Integers, signed or not, wrap around.
   DotPlan(GemmProblem problem, DType dtype, int num_workers);
 
   static bool takes(DType dtype) { return dtype == DType::f64 || is_integer(dtype); }
-  /// Floating point operations, without those of the summation tree. 0 for integers.
+  /// Floating point operations, without the additions of the summation tree. 0 for integers.
   std::int64_t flops() const;
   int num_parts() const { return row_parts_ * column_parts_; }
   /// The most memory that a thread uses for packed operands and sums.

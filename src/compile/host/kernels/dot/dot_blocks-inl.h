@@ -33,13 +33,13 @@ using ProductOf =
 template <class T, int kVecs>
 using Width = tiles::TileWidth<hn::ScalableTag<T>, kVecs>;
 
-// One or two rows have more columns, so that as many sums are in flight.
+// Tiles of one or two rows have more columns, so that as many sums are in flight.
 inline constexpr int kRowsOfWide = 2;
 template <class T>
 inline constexpr int kVecsOfWide =
     std::clamp(kMaxColumns / static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>())), 1, 8);
 
-// AVX2 multiplies integers of 64 bits in eight steps, which take registers.
+// AVX2 multiplies integers of 64 bits in eight steps, whose intermediate values take registers.
 template <class T>
 inline constexpr int kRowsOf =
     HWY_TARGET == HWY_AVX2&& std::is_same_v<T, std::uint64_t> ? 2 : tiles::kTileRows;
@@ -54,8 +54,8 @@ struct PackedColumn {
 template <class T>
 struct Tile {
   const T* a;               // [terms, rows]
-  const T* b;               // [terms, columns], or where the columns of the product are
-  const std::int64_t* b_k;  // where a term is from `b` on, if B is not packed
+  const T* b;               // [terms, columns], or the columns in B if it is not packed
+  const std::int64_t* b_k;  // if B is not packed: the offsets of the terms from `b`
   T* stack;
   T* slots;
   T* c;
@@ -115,7 +115,7 @@ HWY_NOINLINE void run_tile(const gemm::TreeProgram& tree, const gemm::Chunk& chu
   store_part<T, kRows, kVecs>(acc, tile);
 }
 
-// Calls body with the smallest height of tiles, as a constant, that has room for `rows`.
+// Calls body with the smallest tile height that has room for `rows`, as a constant.
 template <int kMost, class Body>
 HWY_INLINE void with_height(std::int64_t rows, const Body& body) {
   if (rows == 1) return body(std::integral_constant<int, 1>());
@@ -206,8 +206,8 @@ class Blocks {
     with_height<kRows>(rest.lanes, [&](auto height) { pack_tile<T, height.value>(rest); });
   }
 
-  // Returns the first column that is packed. Where only one tile reads them, whole tiles are read
-  // where they lie, if their columns are adjacent.
+  // Returns the first column that is packed. If only one tile reads the columns and they are
+  // adjacent, whole tiles are not packed but read in place.
   std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_read_once) const {
     const PackArgs<T> args = {.from = b_of(chunk),
                               .outer = p_.b.outer.data() + columns.begin,

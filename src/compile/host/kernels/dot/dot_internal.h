@@ -10,8 +10,8 @@
 
 namespace tessera::kernels::dot {
 
-// The block of C whose sums are made at a time, and how many terms are packed for it: B's columns
-// of a tile stay in L1, A's rows in L2.
+// The size of a block of C, whose sums are computed at a time, and the number of terms that are
+// packed for it. The columns of B for one tile stay in L1, the rows of A in L2.
 inline constexpr std::int64_t kBlockRows = 168;
 inline constexpr std::int64_t kBlockColumns = 256;
 inline constexpr std::int64_t kBlockTerms = 256;

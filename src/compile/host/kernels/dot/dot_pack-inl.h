@@ -45,7 +45,7 @@ inline bool are_adjacent(const std::int64_t* offsets, std::int64_t count) {
   return true;
 }
 
-// Four terms of four lanes.
+// Four lanes are packed at a time, four terms of each.
 template <class T>
 using FourTag = hn::CappedTag<T, 4>;
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
@@ -55,7 +55,7 @@ inline constexpr bool kHasFour = false;
 template <class T>
 inline constexpr bool kHasFour = hn::MaxLanes(FourTag<T>()) == 4;
 
-// Calls store(term, the term of four lanes) for four adjacent terms.
+// Calls store(term, this term of the four lanes) for four adjacent terms.
 template <class T, class Store>
 HWY_INLINE void transpose_four(const T* const* lanes, std::int64_t offset, const Store& store) {
   using D = FourTag<T>;
@@ -113,8 +113,8 @@ HWY_NOINLINE void pack_tile(const PackArgs<T>& args) {
   }
 }
 
-// Packs whole tiles of adjacent lanes. Goes through k, and for each k through all tiles, because
-// memory is fastest when it is read in order.
+// Packs whole tiles of adjacent lanes. Loops over k and, for each k, over all tiles, because memory
+// is fastest when it is read in order.
 template <class T, int kLanes>
 HWY_NOINLINE void pack_adjacent(const PackArgs<T>& args, std::int64_t num_tiles) {
   for (std::int64_t t = 0; t < args.terms; ++t) {

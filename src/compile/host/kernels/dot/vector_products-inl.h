@@ -21,7 +21,7 @@ namespace tiles = gemm::HWY_NAMESPACE;
 
 using Group = VectorProducts::Group;
 using Run = VectorProducts::Run;
-// Four terms of so many grains are transposed at once.
+// Four terms of this many grains are transposed at once.
 template <class T>
 using Lanes = hn::CappedTag<T, sizeof(T) == 8 ? 4 : VectorProducts::kGroup>;
 template <class T>

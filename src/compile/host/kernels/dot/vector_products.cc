@@ -44,7 +44,7 @@ template <class T>
 constexpr bool kHasLanes = false;
 #endif
 
-// Adds a run to each total. Returns how many terms of each it added.
+// Adds the terms that all runs have, in fours, to their totals. Returns how many it added of each.
 template <class T>
 HWY_INLINE std::int64_t add_common_terms(const T* a, const T* b, const Run* runs, T* totals) {
   constexpr std::size_t kGroup = VectorProducts::kGroup;
@@ -149,7 +149,7 @@ HWY_EXPORT(sum_tree);
 HWY_EXPORT(sum_wide_tree);
 }  // namespace vector_products
 
-// Where kernels are for one instruction set, the macro takes no name of another namespace.
+// With kernels for one instruction set, HWY_DYNAMIC_DISPATCH takes no name of another namespace.
 using namespace vector_products;
 
 namespace {

@@ -13,9 +13,9 @@
 namespace tessera::kernels {
 
 /// Matrix products with one row and one column, one per batch, whose grains have long runs of
-/// adjacent terms. A grain of floats is a chain of dependent operations, so vectors hold grains: a
-/// lane each. Integers may be added in any order, so vectors hold terms. The bits are those of
-/// GemmPlan and DotPlan.
+/// adjacent terms. A grain of floats is a chain of dependent operations, so each lane of a vector
+/// sums a grain of its own. Integers may be added in any order, so the lanes hold adjacent terms.
+/// The results have the bits of GemmPlan and DotPlan.
 class VectorProducts {
  public:
   /// Adjacent terms.
@@ -28,16 +28,16 @@ class VectorProducts {
   struct Group {
     std::size_t grains = 0;
     std::vector<std::array<Run, kGroup>>
-        rounds;  // a run of each grain; empty ones where it has no more
+        rounds;  // one run of each grain; empty for a grain that has no more
   };
 
-  /// Empty if the problems are not of this kind, or have few terms.
+  /// Empty if the problems are not of this kind, or if they have few terms.
   static std::optional<VectorProducts> of(std::span<const GemmProblem> problems, int num_workers);
-  /// Of bf16.
+  /// The same for bf16.
   static std::optional<VectorProducts> of_bf16(std::span<const GemmProblem> problems, DotUnit unit,
                                                int num_workers);
 
-  /// As of floats.
+  /// Counted as if the elements were floats.
   std::int64_t flops() const;
   /// Parts are independent.
   int num_parts() const { return num_parts_; }

@@ -46,7 +46,7 @@ struct Portable {
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
 
-// The first term of a word is added first if it is in the high half, see add_pairs().
+// add_pairs() first adds the term in the high half of a word, so the halves are exchanged.
 struct Pairs {
   static HWY_INLINE V exchanged(V words) {
     return hn::BitCast(D(), hn::RotateRight<16>(hn::BitCast(D32(), words)));
@@ -62,7 +62,7 @@ struct Blocks {
     const auto is_less = hn::Lt(hn::Abs(x), hn::Set(D(), detail::kLeastNormal));
     return hn::IfThenElse(is_less, hn::CopySign(hn::Zero(D()), x), x);
   }
-  // In place of the other term, -0.0 times 0.0 leaves every sum as it is.
+  // The other term is replaced by -0.0 times 0.0, which leaves every sum as it is.
   static HWY_INLINE V or_minus_zero(V word, std::uint32_t bit) {
     return hn::BitCast(D(), hn::Or(hn::BitCast(D32(), word), hn::Set(D32(), bit)));
   }
@@ -82,7 +82,7 @@ struct Blocks {
 
 #endif
 
-// The terms of a block of each grain. Those after the last one are -0.0 times 0.0.
+// A block of terms of each grain. The terms after the last one are -0.0 times 0.0.
 class PaddedBlock {
  public:
   PaddedBlock(const Group& group, const std::uint16_t* a, const std::uint16_t* b, std::int64_t done)
@@ -149,7 +149,7 @@ HWY_INLINE V add_block(const float* const* a, const float* const* b, V sum) {
   return unit.sum;
 }
 
-// Whole blocks of grains of one run each are read in place.
+// Whole blocks are read in place if each grain has only one run.
 template <class Unit>
 HWY_INLINE void sum_group(const std::uint16_t* a, const std::uint16_t* b, const Group& group,
                           float* totals) {
@@ -235,7 +235,8 @@ using namespace vector_products;
 
 std::optional<VectorProducts> VectorProducts::of_bf16(std::span<const GemmProblem> problems,
                                                       DotUnit unit, int num_workers) {
-  // Its instruction, of which these products are made as well, comes with that of AMX.
+  // Products for AMX are computed with the instruction of avx512_bf16 too. Processors with AMX have
+  // it.
   const bool has_unit = unit == DotUnit::portable || has_dot_unit(DotUnit::avx512_bf16);
   auto products = has_unit && has_dot_unit(unit) ? of(problems, num_workers) : std::nullopt;
   if (!products) return std::nullopt;

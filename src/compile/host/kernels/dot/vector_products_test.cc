@@ -24,7 +24,7 @@ struct Case {
   std::int64_t batches = 0;
 };
 
-/// Grains of random lengths, some of them empty, with gaps between them, and of `gap` elements
+/// Grains of random lengths, some of them empty, with gaps between them and gaps of `gap` elements
 /// within them.
 template <class T>
 Case<T> make_case(Random& random, std::int64_t grains, std::int64_t most_terms, std::int64_t gap) {

@@ -38,7 +38,8 @@ struct Stage {
   /// blocks later.
   const std::byte* later = nullptr;
   std::size_t later_bytes = 0;  // size of an element
-  /// Of each block only so many elements are wanted. Ops of many instructions leave out the others.
+  /// The number of elements of each block that are wanted. Ops of many instructions skip the
+  /// others.
   std::size_t num_wanted = static_cast<std::size_t>(-1);
 };
 
@@ -57,8 +58,8 @@ struct TileKernel {
   /// Writes n elements. `output` may be the memory of an input whose elements have the same size.
   void (*run)(const TileInput* inputs, void* output, std::size_t n) = nullptr;
   /// The kernel as a stage, by ChainForm::index() and by the number of the input that comes from
-  /// the previous stage. Those with operands of 8 bytes are stages of wide chains only, those of
-  /// booleans of both, others of narrow ones.
+  /// the previous stage. Kernels with operands of 8 bytes are stages of wide chains only, kernels
+  /// of booleans of both kinds of chains, and others of narrow chains only.
   void (*stages[4][3])() = {};
 
   bool is_stage(bool is_wide) const {
@@ -66,8 +67,8 @@ struct TileKernel {
   }
 };
 
-/// The kernel named `name` for operands of `dtype`; where operands differ, that is the dtype of the
-/// last one. nullptr if there is none.
+/// The kernel named `name` for operands of `dtype`; if the operands have different dtypes, `dtype`
+/// is that of the last one. nullptr if there is none.
 const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 
 /// What chains need besides the kernels.

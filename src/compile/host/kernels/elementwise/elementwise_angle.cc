@@ -82,12 +82,12 @@ ReducedAngle reduce_large_angle(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   const std::uint64_t mantissa = (bits & 0xFFFFFFFFFFFFF) | std::uint64_t{1} << 52;
   const auto exponent = static_cast<std::int64_t>(bits >> 52) - 1075;  // x is mantissa 2^exponent
-  // Earlier digits make multiples of 4 quadrants. The product has two digits before the point.
+  // Earlier digits only add multiples of 4 quadrants. The product has two digits before the point.
   Number quadrants = product(mantissa, digits_from(static_cast<std::size_t>(exponent - 2 + 64)));
   auto quadrant = static_cast<std::int64_t>(quadrants.back() >> 62);
   quadrants.back() <<= 2;
   quadrants.back() >>= 2;
-  const bool is_above = quadrants.back() >> 61 != 0;  // half a quadrant or more: from the next one
+  const bool is_above = quadrants.back() >> 61 != 0;  // at least half: measured from the next one
   if (is_above) {
     ++quadrant;
     quadrants.back() |= std::uint64_t{3} << 62;

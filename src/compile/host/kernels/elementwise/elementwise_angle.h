@@ -13,7 +13,7 @@ struct ReducedAngle {
   std::int64_t quadrant = 0;
 };
 
-/// For finite x >= 2^20. The same bits on every machine.
+/// For finite x >= 2^20. The result has the same bits on every machine.
 ReducedAngle reduce_large_angle(double x);
 
 }  // namespace tessera::kernels::elementwise

@@ -1,5 +1,5 @@
-// Kernels of ops that are written for one element, for dtypes without code of their own for
-// vectors: loops over blocks, which compilers vectorise for each instruction set.
+// Kernels for dtypes without vector code of their own. Their ops are written for one element, and
+// run in loops over blocks, which compilers vectorise for each instruction set.
 #if defined(TESSERA_KERNELS_ELEMENTWISE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_BLOCKS_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_BLOCKS_INL_H_
@@ -39,8 +39,8 @@ class InputBlocks {
   T copies_[kRunBlock];  // of a scalar, as many as are wanted
 };
 
-/// The result may be written over an operand, element for element: no step of the loop reads what
-/// another one writes, which compilers are told, as they would not vectorise it otherwise.
+/// The result may be written over an operand, element for element. No iteration reads what another
+/// one writes; the pragmas say so, because compilers would not vectorise the loop otherwise.
 template <class Op, class Out, class... In>
 void run_block(std::size_t count, Out* output, const In*... inputs) {
 #ifdef __clang__
@@ -62,13 +62,14 @@ void run_blocks(const TileInput* inputs, void* output, std::size_t n,
   std::tuple<InputBlocks<In>...> blocks;
   (std::get<kInput>(blocks).set(inputs[kInput], n), ...);
   std::size_t first = 0;
-  // A loop of known length is vectorised without a rest.
+  // A loop of known length is vectorised without a remainder loop.
   for (; first + kRunBlock <= n; first += kRunBlock)
     run_block<Op, Out, In...>(kRunBlock, results + first, std::get<kInput>(blocks).at(first)...);
   run_block<Op, Out, In...>(n - first, results + first, std::get<kInput>(blocks).at(first)...);
 }
 
-/// Op::run of elements of the types `In` gives an `Out`; booleans are bytes. It is no stage.
+/// The kernel of Op::run, which takes elements of the types `In` and returns an `Out`; booleans are
+/// bytes. The kernel is not a stage.
 template <class Op, class Out, class... In>
 TileKernel block_kernel() {
   return {.run =
@@ -117,7 +118,7 @@ struct BlockLe {
   }
 };
 
-// The operands of a comparison, exchanged.
+// A comparison with its operands exchanged.
 template <class Op>
 struct BlockSwapped {
   template <class T>

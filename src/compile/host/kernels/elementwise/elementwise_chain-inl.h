@@ -23,7 +23,7 @@ constexpr std::size_t kChainVectors = 8;
 template <class... X>
 using StageOf = void (*)(const Stage*, std::size_t, X...);
 
-// The vectors of a stage are all alike.
+// All vectors of a stage have the same type.
 template <class... X>
 constexpr std::size_t kBlockOf = (... + hn::MaxLanes(hn::DFromV<X>()));
 template <class... X>
@@ -69,9 +69,8 @@ concept IsLong = requires {
   Op::kIsLong;
 };
 
-// Calls f(x, index of x, wanted elements of x) for each vector, which it replaces. Only
-// `num_wanted` elements of the block are wanted: ops of many instructions leave out the vectors
-// after them.
+// Replaces each vector x by f(x, index of x, wanted elements of x). Only `num_wanted` elements of
+// the block are wanted: ops of many instructions skip the vectors after them.
 template <class Op, class F, class... X>
 HWY_INLINE void map_vectors(const F& f, std::size_t num_wanted, X&... x) {
   using D = hn::DFromV<VectorOf<X...>>;
@@ -95,7 +94,7 @@ HWY_INLINE void map_vectors(const F& f, std::size_t num_wanted, X&... x) {
   }
 }
 
-// The op on vectors of which `count` elements are wanted.
+// Runs the op on vectors of which `count` elements are wanted.
 template <class Op, class... V>
 HWY_INLINE auto apply(std::size_t count, V... x) {
   if constexpr (requires { Op::run_some(count, x...); }) {

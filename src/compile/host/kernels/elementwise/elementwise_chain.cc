@@ -18,7 +18,7 @@ namespace {
 template <class... X>
 void end_stage(const Stage*, std::size_t, X...) {}
 
-// The type of `none` repeats for each vector of a stage.
+// `none` has an argument for each vector of a stage, all of one type.
 template <class... X>
 void run_stages(const Stage* stages, std::size_t first, std::size_t blocks, X... none) {
   const auto run = reinterpret_cast<StageOf<X...>>(stages->function);
@@ -70,7 +70,7 @@ void add_wide_copies(ChainKernels& kernels) {
   add_copy<I64>(DType::i64, kernels);
   add_copy<U64>(DType::u64, kernels);
   add_copy<F64>(DType::f64, kernels);
-  // Alone, an element of 4 bytes is copied in narrow chains.
+  // A copy of elements of 4 bytes alone is a stage of narrow chains; here they are widened.
   using Form = std::conditional_t<is_short, Forms<true>::Short, Forms<true>::Long>;
   for (const DType dtype : {DType::i32, DType::u32, DType::f32}) {
     AnyFunction stages[3];
@@ -79,8 +79,8 @@ void add_wide_copies(ChainKernels& kernels) {
   }
 }
 
-// Without this, code for SSE that follows waits for the vectors before it. Compilers put it at the
-// end of functions with vectors, but not of those that are given vectors, as stages are.
+// Without this, SSE code that follows waits for the vectors before it. Compilers emit it at the end
+// of functions with vectors, but not of functions that take vectors as arguments, such as stages.
 HWY_INLINE void clear_upper_halves() {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   _mm256_zeroupper();

@@ -1,5 +1,5 @@
-// Conversions to and from integers of 8, 16 and 64 bits, f64 and f16. Those of f16 and bf16 are
-// between numbers in f32 lanes, which the results are rounded to.
+// Conversions to and from integers of 8, 16 and 64 bits, f64 and f16. Numbers of f16 and bf16 are
+// in f32 lanes, and results are rounded to f16 or bf16.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,7 +23,7 @@ namespace {
 template <class T>
 using WideElement = std::conditional_t<sizeof(T) == 8, Element<hn::ScalableTag<T>>, Widened<T>>;
 
-// An op of one element as one of vectors.
+// Turns an op on one element into an op on vectors.
 template <class Op, class Out, class In>
 struct PerWideLane {
   static HWY_INLINE typename WideElement<Out>::V run(typename WideElement<In>::V x) {

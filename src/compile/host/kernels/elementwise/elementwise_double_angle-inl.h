@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
-// As ReducedAngle.
+// Like ReducedAngle, for a vector.
 struct DoubleAngle {
   VD high;
   VD low;
@@ -26,7 +26,7 @@ constexpr double kHalfPiParts[] = {1.5707963267948966, 6.123233995736766e-17,
                                    -1.4973849048591698e-33};
 constexpr double kManyTurns = 0x1p30;
 
-// Replaces the lanes from kManyTurns on.
+// Replaces the lanes in which `abs` is kManyTurns or more.
 HWY_INLINE DoubleAngle with_large_angles(VD abs, const DoubleAngle& angle) {
   HWY_ALIGN double x[F64::kLanes], high[F64::kLanes], low[F64::kLanes];
   HWY_ALIGN std::int64_t quadrant[F64::kLanes];
@@ -66,7 +66,7 @@ HWY_INLINE DoubleAngle reduce_angle(VD abs) {
   return hn::AllFalse(DD(), is_large) ? angle : with_large_angles(abs, angle);
 }
 
-// Of high + low.
+// The sine of high + low.
 HWY_INLINE VD sin_near(VD high, VD low) {
   // (sin(r) / r - 1) / r^2 in r^2
   constexpr double kSeries[] = {-7.586691094197958e-13,  1.6058531516797758e-10,
@@ -129,7 +129,8 @@ HWY_INLINE VD asin_rest(VD r, VD z) {
   return hn::Mul(hn::Mul(r, z), polynomial(z, kSeries));
 }
 
-// asin and acos of x beyond 1/2 are made of 2 asin(sqrt((1 - x) / 2)): its half is root + rest.
+// For x beyond 1/2, asin and acos are computed from 2 asin(sqrt((1 - x) / 2)), half of which is
+// root + rest.
 struct HalfArc {
   VD root;
   VD rest;
@@ -160,7 +161,7 @@ HWY_INLINE VD acos(VD x) {
   const VD abs = hn::Abs(x);
   const auto [root, rest] = half_arc(abs);
   const VD twice = hn::Add(root, root);
-  const VD above = fused_mul_add(set(2.0), rest, twice);  // of 1/2
+  const VD above = fused_mul_add(set(2.0), rest, twice);  // for x above 1/2
   const VD high = hn::Sub(set(2 * kHalfPiParts[0]), twice);
   const VD lost = hn::Sub(hn::Sub(set(2 * kHalfPiParts[0]), high), twice);
   const VD low = hn::Add(lost, fused_mul_add(set(-2.0), rest, set(2 * kHalfPiParts[1])));
@@ -190,7 +191,7 @@ HWY_INLINE VD cbrt(VD x) {
   const VD cube = hn::Mul(hn::Mul(root, root), root);
   const VD twice = hn::Add(t, t);
   root = hn::Mul(root, hn::Div(hn::Add(cube, twice), fused_mul_add(set(2.0), cube, t)));
-  // The error is 10^-9 now. Of the last step, the difference must be exact.
+  // The error is 10^-9 now. In the last step, the difference must be exact.
   const VD square = hn::Mul(root, root);
   const VD lost = fused_mul_add(root, root, hn::Neg(square));
   const VD product = hn::Mul(root, square);

@@ -1,8 +1,8 @@
-// Functions of one f64 vector, compiled once per instruction set, as those of f32 are: of the error
-// of each, elementwise_double_test.cc has the bound.
+// Functions of one f64 vector, compiled once per instruction set, like those of f32.
+// elementwise_double_test.cc has the bound of the error of each function.
 //
 // Polynomials are Chebyshev fits. A comment above the coefficients tells what they approximate. The
-// ways to reduce log and atan are those of fdlibm and Cephes.
+// arguments of log and atan are reduced as in fdlibm and Cephes.
 #if defined(TESSERA_KERNELS_ELEMENTWISE_DOUBLE_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_DOUBLE_MATH_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_DOUBLE_MATH_INL_H_
@@ -21,7 +21,7 @@ HWY_INLINE VD set(double value) { return hn::Set(DD(), value); }
 HWY_INLINE VD sign_bit(VD x) { return hn::And(x, hn::SignBit(DD())); }
 HWY_INLINE VD with_sign_of(VD magnitude, VD x) { return hn::Or(magnitude, sign_bit(x)); }
 
-// The sum of c[i] x^(n - 1 - i). Even and odd powers apart have half the latency.
+// The sum of c[i] x^(n - 1 - i). Summing even and odd powers separately halves the latency.
 template <std::size_t n>
 HWY_INLINE VD polynomial(VD x, const double (&c)[n]) {
   static_assert(n >= 4);
@@ -226,7 +226,7 @@ HWY_INLINE VD log_edges(VD argument, VD result) {
                         set(std::numeric_limits<double>::quiet_NaN()), result);
 }
 
-// As log_parts, for denormal y too.
+// Like log_parts(), but for denormal numbers too.
 HWY_INLINE DoubleLogParts log_parts_of_any(VD x) {
   const MD is_tiny = hn::Lt(x, set(std::numeric_limits<double>::min()));
   const VD y = hn::IfThenElse(is_tiny, hn::Mul(x, set(0x1p54)), x);
@@ -244,7 +244,7 @@ HWY_INLINE VD log2(VD x) {
   const auto [exponent, mantissa] = log_parts_of_any(x);
   const VD f = hn::Sub(mantissa, set(1.0));
   const auto [half_square, rest] = log_sum(f);
-  // The sum in two parts, of which the upper one has 21 bits: its product is exact.
+  // The sum in two parts. The upper part has 21 bits, so its product is exact.
   const VL upper = hn::And(hn::BitCast(DL(), hn::Sub(f, half_square)),
                            hn::Set(DL(), static_cast<std::int64_t>(0xFFFFFFFF00000000)));
   const VD high = hn::BitCast(DD(), upper);

@@ -59,7 +59,7 @@ HWY_INLINE VD atan_rest(VD t) {
   return hn::Mul(polynomial(z, kRest), hn::Mul(z, t));
 }
 
-// pi/4 times k + sum + rest, where k is a small integer
+// k * pi/4 + sum + rest, where k is a small integer
 HWY_INLINE VD add_eighths(VD k, VD sum, VD rest) {
   const VD angle = hn::Mul(k, set(0.78539816339744831));
   const VD lost = fused_mul_add(k, set(0.78539816339744831), hn::Neg(angle));
@@ -70,7 +70,8 @@ HWY_INLINE VD add_eighths(VD k, VD sum, VD rest) {
 inline constexpr double kTanEighth = 0.41421356237309505;  // tan(pi/8)
 
 HWY_INLINE VD atan(VD x) {
-  // Beyond tan(3 pi/8) it is pi/2 - atan(1 / x), between pi/4 + atan((x - 1) / (x + 1)).
+  // Beyond tan(3 pi/8), the result is pi/2 - atan(1 / x). Between tan(pi/8) and that, it is pi/4 +
+  // atan((x - 1) / (x + 1)).
   const VD abs = hn::Abs(x);
   const MD is_steep = hn::Gt(abs, set(2.4142135623730950));
   const MD is_diagonal = hn::Gt(abs, set(kTanEighth));
@@ -112,7 +113,7 @@ HWY_INLINE VD atan2(VD y, VD x) {
 
 // --- error functions -----------------------------------------------------------------------------
 
-// From here on, erf is one minus erfc; below, erfc is one minus erf.
+// From this |x| on, erf is computed as one minus erfc; below it, erfc as one minus erf.
 inline constexpr double kFarFromZero = 0.5;
 
 // erf(x) for |x| <= 1/2
@@ -194,7 +195,7 @@ HWY_INLINE VD erf_inv_far(VD w) {
   return hn::IfThenElse(hn::Lt(root, set(4.0)), middle, far);
 }
 
-// As Giles does: see elementwise_math-inl.h.
+// Follows Giles: see elementwise_math-inl.h.
 HWY_INLINE VD erf_inv(VD x) {
   // 1 - x^2 as a sum of two parts
   const VD square = hn::Mul(x, x);

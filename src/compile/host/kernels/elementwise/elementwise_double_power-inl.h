@@ -36,7 +36,7 @@ HWY_INLINE DoublePair product_of(DoublePair a, DoublePair b) {
   return sum_of(product.high, hn::Add(product.low, crossed));
 }
 
-// log2(x) for finite x > 0, with an error of 2^-64 of it.
+// log2(x) for finite x > 0, with a relative error of 2^-64.
 HWY_INLINE DoublePair log2_pair(VD x) {
   const auto [exponent, mantissa] = log_parts_of_any(x);
   const VD f = hn::Sub(mantissa, set(1.0));
@@ -67,7 +67,7 @@ HWY_INLINE DoublePair log2_pair(VD x) {
   return {hn::IfThenElse(is_far, all.high, log.high), hn::IfThenElse(is_far, all.low, log.low)};
 }
 
-// |x| to the power y, but where x or y is infinite, NaN or 0.
+// |x| to the power y, except where x or y is infinite, NaN or 0.
 HWY_INLINE VD power_of_abs(VD abs, VD y) {
   const DoublePair log = log2_pair(abs);
   const DoublePair product = product_of(log.high, y);
@@ -77,7 +77,8 @@ HWY_INLINE VD power_of_abs(VD abs, VD y) {
   return exp2_of_sum(bounded, low);
 }
 
-// The power of |x| made that of x, with the values of C where x or y is infinite, NaN or 0.
+// Turns the power of |x| into that of x. Where x or y is infinite, NaN or 0, the result is the one
+// that C defines.
 HWY_INLINE VD with_sign_and_edges(VD x, VD y, VD result) {
   const VD infinity = set(std::numeric_limits<double>::infinity());
   const VD abs = hn::Abs(x);
@@ -96,7 +97,7 @@ HWY_INLINE VD with_sign_and_edges(VD x, VD y, VD result) {
 HWY_INLINE VD pow(VD x, VD y) {
   const VD infinity = set(std::numeric_limits<double>::infinity());
   const VD abs = hn::Abs(x);
-  // What the logarithm is where it is no number, or the power only depends on its sign.
+  // False where the logarithm is not a finite number, or where the power only depends on its sign.
   const auto is_plain =
       hn::And(hn::And(hn::Gt(abs, set(0.0)), hn::Lt(abs, infinity)), hn::Lt(hn::Abs(y), infinity));
   const VD near = power_of_abs(hn::IfThenElse(is_plain, abs, set(1.0)), y);

@@ -135,7 +135,7 @@ TEST(ElementwiseDouble, Atan2IsClose) {
   if (std::numeric_limits<Wide>::digits < 64) GTEST_SKIP() << "long double is f64";
   const std::vector<double> y = arguments({nullptr, -8, 8, 0});
   std::vector<double> x(y.size());
-  // Each special value meets each.
+  // Pairs every special value with every special value.
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = i < 21 * 21 ? y[i / 21] : y[i * 7 % x.size()];
   std::vector<double> rise = y;
   for (std::size_t i = 0; i < 21 * 21; ++i) rise[i] = y[i % 21];
@@ -153,7 +153,7 @@ TEST(ElementwiseDouble, Atan2IsClose) {
   });
 }
 
-// How far erf or erfc of y is from that of its exact inverse says how far y is.
+// The error of erf or erfc of y tells how far y is from the exact inverse.
 double inverse_error(double x, double y) {
   const Wide a = std::fabs(Wide{x}), z = std::fabs(Wide{y});
   const Wide missed = a < 0.5L ? std::erf(z) - a : (1 - a) - std::erfc(z);

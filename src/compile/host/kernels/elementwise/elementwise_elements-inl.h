@@ -72,8 +72,8 @@ struct Flag {
   static HWY_INLINE V as_stored(V v) { return v; }
 };
 
-// An element of at most 4 bytes next to those of 8: in a register, its bits are in the low part of
-// a lane.
+// An element of at most 4 bytes next to elements of 8 bytes: in a register, its bits are in the low
+// part of a lane.
 template <class T>
 struct Widened {
   using Memory = T;
@@ -142,7 +142,7 @@ struct F16 {
   using DBits = hn::Rebind<std::uint16_t, DF>;
   static constexpr std::size_t kLanes = hn::MaxLanes(DF());
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  // Highway's conversions without an instruction lose the sign of small numbers.
+  // Without an instruction for them, Highway's conversions lose the sign of small numbers.
   static HWY_INLINE V load(const Memory* from) {
     HWY_ALIGN float lanes[kLanes];
     for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = float16::from_bits(from[i]);
@@ -182,7 +182,8 @@ struct PerLane {
   static constexpr bool kIsLong = true;
   using V = typename E::V;
 
-  /// Of the first `count` lanes; those after them get the result of the last one.
+  /// Computes the first `count` lanes. The lanes after them get the result of the last one of
+  /// these.
   static HWY_INLINE V run_some(std::size_t count, V a) {
     HWY_ALIGN typename E::Memory x[E::kLanes];
     E::store(a, x);
@@ -220,7 +221,7 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
-// Numbers E where the bool next to them is true, and others where it is false.
+// Elements of x where the bool next to them is true, and of y where it is false.
 template <class E>
 struct SelectOf {
   using V = typename E::V;

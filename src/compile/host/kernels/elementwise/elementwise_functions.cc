@@ -25,7 +25,7 @@ struct Function {
   static HWY_INLINE VF run(VF x) { return function(x); }
 };
 
-// x to the power y for values of f32: it is rounded correctly but for one in ten million.
+// x to the power y for f32 values. All results but one in ten million are rounded correctly.
 HWY_INLINE VD power(VD x, VD y) {
   return with_sign_and_edges(x, y, exp2(hn::Mul(y, log2(hn::Abs(x)))));
 }
@@ -48,7 +48,7 @@ HWY_INLINE VF in_double(const F& f, V... x) {
       result = f(wide(0), wide(1));
     }
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-    // Highway would make the largest float of infinity.
+    // Highway would turn infinity into the largest float.
     HWY_ALIGN double wide_lanes[F64::kLanes];
     F64::store(result, wide_lanes);
     for (std::size_t l = 0; l < F64::kLanes; ++l)
@@ -60,7 +60,7 @@ HWY_INLINE VF in_double(const F& f, V... x) {
   return F32::load(lanes[0]);
 }
 
-// Computed in double: in f32, the error of the logarithm would be as many times larger as y is.
+// Computed in f64: in f32, the error of the logarithm would be multiplied by y.
 struct Pow {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x, VF y) {
@@ -68,7 +68,7 @@ struct Pow {
   }
 };
 
-// A function of angles: `function` for those that it takes, and `wide` for the others.
+// A function of angles: `function` for the angles that it takes, and `wide` for the others.
 template <VF (*function)(VF), VD (*wide)(VD)>
 struct OfAngle {
   static constexpr bool kIsLong = true;

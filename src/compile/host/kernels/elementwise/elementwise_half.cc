@@ -56,7 +56,7 @@ std::span<const Entry> half_table() {
       {"round_to_f16", DType::f32, kernel<RoundToHalf, F32, F32>()},
       {"convert_i32_bf16", DType::i32, kernel<FromI32, F32, I32>()},
       {"convert_u32_bf16", DType::u32, kernel<FromU32, F32, U32>()},
-      // Integers that f32 does not hold are infinite in f16.
+      // Integers that f32 cannot represent are infinite in f16.
       {"convert_i32_f16", DType::i32, kernel<FromI32, F32, I32>()},
       {"convert_u32_f16", DType::u32, kernel<FromU32, F32, U32>()},
   };

@@ -176,7 +176,7 @@ struct Ops {
     }
   };
 
-  // Toward zero; x / 0 is -1, and the lowest number by -1 is itself.
+  // Rounds toward zero. x / 0 is -1, and the lowest number divided by -1 is itself.
   struct DivLane {
     static T run(T x, T y) {
       if (y == 0) return static_cast<T>(-1);

@@ -29,7 +29,8 @@ std::span<const Entry> half_entries();             // between f16 or bf16 in mem
 std::span<const Entry> whole_entries();            // integers of 8 and 16 bits
 std::span<const Entry> conversion_entries();  // from or to integers of 8, 16 and 64 bits and f64
 
-/// All groups of kernels that implement ops and are stages of narrow chains, and of wide ones only.
+/// The groups of kernels that implement ops. kFamilies are stages of narrow chains, kWideFamilies
+/// of wide chains only.
 inline constexpr auto kFamilies = {&arithmetic_entries, &function_entries, &signed_entries,
                                    &unsigned_entries, &logical_entries};
 inline constexpr auto kWideFamilies = {&wide_arithmetic_entries, &double_entries,

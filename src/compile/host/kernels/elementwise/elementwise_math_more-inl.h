@@ -35,7 +35,7 @@ HWY_INLINE VF erf(VF x) {
   // 1 - exp(exponent): the product with a power of two is exact.
   const auto [q, p] = exp_parts(exponent);
   const VF far = fused_mul_add(hn::Neg(power_of_two(q)), hn::Add(p, set(1.0f)), set(1.0f));
-  // NaN goes with the near ones, as a minimum may lose it.
+  // NaN counts as near, because the minimum may lose it.
   return with_sign_of(hn::IfThenElse(hn::Ge(abs, set(0.921875f)), far, near), x);
 }
 

@@ -22,7 +22,7 @@ namespace {
 template <class T>
 struct WholeOps {
   using Bits = std::make_unsigned_t<T>;
-  // They would be computed as int, which overflows; unsigned int does not.
+  // Arithmetic on Bits would be done in int, which overflows; unsigned int does not.
   using Wide = unsigned;
   static constexpr bool kSigned = std::is_signed_v<T>;
   static constexpr Bits kNumBits = sizeof(T) * 8;

@@ -119,7 +119,7 @@ Bytes comparable(DType dtype, Bytes bytes) {
   return bytes;
 }
 
-/// Of operands in the bit set `scalars`, the first element is used throughout.
+/// The first element of operands in the bit set `scalars` is used throughout.
 Bytes run(const Entry& entry, const Signature& s, const std::vector<Bytes>& in, std::size_t n,
           unsigned scalars = 0) {
   std::vector<TileInput> inputs;
@@ -198,7 +198,7 @@ TEST(ElementwiseWide, EveryTargetGivesTheSameBits) {
   EXPECT_GT(first.size(), 120U);
 }
 
-// In a chain of one block, the lanes after those that are wanted have the result of the last one.
+// In a chain of one block, the lanes after the wanted ones have the result of the last wanted one.
 TEST(ElementwiseWide, OneElementFillsItsBlock) {
   testing::on_every_target([](const char* /*name*/) {
     const ChainKernels& chain = chain_kernels({.is_wide = true, .is_short = true});

@@ -11,7 +11,7 @@ namespace tessera::kernels {
 
 namespace {
 
-/// The least power of two, times 1, 3, 5 or 9, that is not less.
+/// The smallest length that is not less than `least`, and a power of two times 1, 3, 5 or 9.
 std::int64_t easy_length(std::int64_t least) {
   std::int64_t best = 0;
   for (const std::int64_t odd : {1, 3, 5, 9}) {
@@ -123,7 +123,7 @@ void FourierPlan<T>::transform(std::int64_t rows, Parts<const T> from, Parts<T> 
 template <typename T>
 void FourierPlan<T>::transform_columns(std::int64_t count, std::int64_t stride, Parts<const T> from,
                                        Parts<T> to, T scale) const {
-  // The memory of longer ones would be many times that of small matrices.
+  // Longer columns would need many times the memory of small matrices.
   constexpr std::int64_t kLongest = std::int64_t{1} << 16;
   if (length_ <= 1 || length_ > kLongest || is_convolution()) {
     return transform_gathered(count, stride, from, to, scale);
@@ -146,7 +146,7 @@ void FourierPlan<T>::transform_gathered(std::int64_t count, std::int64_t stride,
   }
 }
 
-/// j k is (j^2 + k^2 - (k - j)^2) / 2.
+/// Uses that j k is (j^2 + k^2 - (k - j)^2) / 2.
 template <typename T>
 void FourierPlan<T>::convolve(Parts<const T> from, Parts<T> to, T scale) const {
   const std::int64_t size = convolution_.length;
@@ -187,8 +187,9 @@ void RealFourierPlan<T>::transform(std::int64_t rows, const T* from, Parts<T> to
   }
 }
 
-/// Even elements count as real parts, odd ones as imaginary parts. With z the transform of these
-/// numbers, the transforms of the two are sums and differences of z and its conjugate in reverse.
+/// Takes even elements as real parts and odd elements as imaginary parts. If z is the transform of
+/// these complex numbers, the transforms of the even and of the odd elements are sums and
+/// differences of z and its conjugate in reverse order.
 template <typename T>
 void RealFourierPlan<T>::transform_halved(std::int64_t rows, const T* from, Parts<T> to,
                                           T scale) const {
@@ -282,7 +283,7 @@ void RealFourierPlan<T>::invert_halved(std::int64_t rows, Parts<const T> from, T
   }
 }
 
-/// Elements that are not there are conjugates of others.
+/// The elements that `from` lacks are conjugates of others.
 template <typename T>
 void RealFourierPlan<T>::invert_whole(std::int64_t rows, Parts<const T> from, T* to,
                                       T scale) const {

@@ -12,10 +12,10 @@ namespace tessera::kernels {
 
 using fourier::Parts;
 
-/// Sums of the products of the elements of a row and exp(-2 pi i j k / length), times `scale`. What
-/// is computed for an element depends on the length and on the dtype only. Lengths with a large
-/// prime factor are convolutions with a chirp (Bluestein's method), in f64. Rows with an element
-/// that is not finite become NaN.
+/// Element k of the transform of a row is the sum over j of element j of the row times exp(-2 pi i
+/// j k / length), times `scale`. The operations for an element depend only on the length and the
+/// dtype. If the length has a large prime factor, the transform is a convolution with a chirp
+/// (Bluestein's method), in f64. Rows with an element that is not finite become NaN.
 template <typename T>
 class FourierPlan {
  public:
@@ -27,20 +27,20 @@ class FourierPlan {
   void invert(std::int64_t rows, Parts<const T> from, Parts<T> to, T scale) const {
     transform(rows, {from.im, from.re}, to.swapped(), scale);
   }
-  /// The same of `count` columns of a matrix whose rows are `stride` elements apart.
+  /// The same for `count` columns of a matrix whose rows are `stride` elements apart.
   void transform_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
                          T scale) const;
   void invert_columns(std::int64_t count, std::int64_t stride, Parts<const T> from, Parts<T> to,
                       T scale) const {
     transform_columns(count, stride, {from.im, from.re}, to.swapped(), scale);
   }
-  /// How many columns transform_columns() should get: several strips, unless they are too long for
+  /// How many columns to pass to transform_columns(): several strips, unless they are too long for
   /// the cache.
   std::int64_t columns_together() const {
     constexpr std::int64_t kMostRows = 8192;
     return fourier::kWidth<T> * std::clamp<std::int64_t>(kMostRows / (length_ + 1) + 1, 1, 8);
   }
-  /// Of how many rows transform() makes most at a time.
+  /// How many rows transform() computes together, at most.
   std::int64_t rows_together() const {
     return is_convolution() || (rows_.is_split() && !rows_.has_blocks()) ? 1 : fourier::kWidth<T>;
   }
@@ -58,7 +58,7 @@ class FourierPlan {
   std::vector<double> spectrum_;  // of the chirp: [convolution length] real parts, then imaginary
 };
 
-/// Transforms of real numbers: of even lengths, by one of half as many complex numbers.
+/// Transforms of real numbers. An even length takes a transform of half as many complex numbers.
 template <typename T>
 class RealFourierPlan {
  public:
@@ -66,8 +66,8 @@ class RealFourierPlan {
 
   /// The first length / 2 + 1 elements of the transform of each row.
   void transform(std::int64_t rows, const T* from, Parts<T> to, T scale) const;
-  /// The real numbers of which transform() gives `from`, times `length`. Imaginary parts that would
-  /// be zero are not read.
+  /// The real numbers whose transform() is `from`, times `length`. Imaginary parts that are zero in
+  /// every such transform are not read.
   void invert(std::int64_t rows, Parts<const T> from, T* to, T scale) const;
 
  private:
@@ -82,7 +82,7 @@ class RealFourierPlan {
   std::vector<T> turns_;                        // [length / 2 + 1] cosines, then sines
 };
 
-/// The plan of a length. Equal ones are shared.
+/// The plan for a length. Equal plans are shared.
 template <typename T>
 std::shared_ptr<const FourierPlan<T>> fourier_plan(std::int64_t length);
 template <typename T>

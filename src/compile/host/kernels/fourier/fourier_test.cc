@@ -83,7 +83,7 @@ Numbers<T> random_rows(std::int64_t count) {
   return x;
 }
 
-/// What may be lost: roundings of as many passes as there are, which mostly cancel.
+/// The largest error that is allowed: the passes round, and their roundings mostly cancel.
 double most_error(std::int64_t length) {
   return 0.8 + 0.15 * std::log2(static_cast<double>(length));
 }

@@ -93,8 +93,8 @@ HWY_INLINE void sums_of_8(Number<T>* x) {
   for (int j = 0; j < 4; ++j) x[2 * j + 1] = less[j];
 }
 
-/// Elements j and radix - j are multiplied by the same cosines and by opposite sines. `kRadix` of
-/// 0: as `radix` says.
+/// Elements j and radix - j are multiplied by the same cosines and by opposite sines. If `kRadix`
+/// is 0, the radix is `radix`.
 template <int kRadix, class T>
 HWY_INLINE void sums_of_odd(std::int64_t radix, const T* roots, Number<T>* x) {
   constexpr std::int64_t kMost = (kRadix == 0 ? kLargestRadix : kRadix) / 2;
@@ -196,7 +196,7 @@ void run_any_pass(const Pass<T>& pass, Lines<const T> from, Lines<T> to) {
   }
 }
 
-/// Two halves of lines that passes read and write in turn.
+/// A buffer of two halves that hold lines, which passes read and write in turn.
 template <class T>
 struct LineBuffers {
   T* data;

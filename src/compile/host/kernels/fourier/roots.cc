@@ -49,7 +49,7 @@ Root2 operator*(const Root2& x, const Root2& y) {
   return {x.cosine * y.cosine + -(x.sine * y.sine), x.cosine * y.sine + x.sine * y.cosine};
 }
 
-/// Of an angle between 0 and pi / 4, by Taylor's series.
+/// The cosine and sine of an angle between 0 and pi / 4, by Taylor's series.
 Root2 root_of_small(Double2 angle) {
   constexpr int kTerms = 28;
   Double2 sums[2] = {{0.0, 0.0}, {0.0, 0.0}};
@@ -81,7 +81,7 @@ Root2 exact_root(std::int64_t k, std::int64_t length) {
 
 std::vector<Root> roots_of_unity(std::int64_t length, std::int64_t count) {
   std::vector<Root> roots(static_cast<std::size_t>(count));
-  // Products of a root from each of two short tables.
+  // Each root is the product of a root from each of two short tables.
   const auto step = static_cast<std::int64_t>(std::sqrt(static_cast<double>(count))) + 1;
   std::vector<Root2> fine;
   for (std::int64_t k = 0; k < std::min(step, count); ++k)
@@ -90,7 +90,7 @@ std::vector<Root> roots_of_unity(std::int64_t length, std::int64_t count) {
     const Root2 coarse = exact_root(first % length, length);
     for (std::int64_t k = first; k < std::min(first + step, count); ++k) {
       const Root2 root = coarse * fine[static_cast<std::size_t>(k - first)];
-      // Tiny remains of zeros would not cancel.
+      // Numbers that should be zero are set to zero: tiny errors in them would not cancel.
       const auto part = [](Double2 x) { return std::abs(x.high) < 1e-25 ? 0.0 : x.high; };
       roots[static_cast<std::size_t>(k)] = {part(root.cosine), part(root.sine)};
     }

@@ -17,7 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::fourier::HWY_NAMESPACE {
 
-/// Calls body(first) for strips of kWidth of `count` columns, of which the last may overlap.
+/// Calls body(first) for each strip of kWidth of `count` columns. The last strip may overlap the
+/// one before it.
 template <class T, class Body>
 HWY_INLINE void for_strips(std::int64_t count, const Body& body) {
   for (std::int64_t first = 0; first < count; first += kWidth<T>) {
@@ -93,7 +94,7 @@ void transform_split_row(const RowPlan<T>& plan, Parts<const T> from, Parts<T> t
   });
 }
 
-/// turn_lines() for column `j` of the matrices that kWidth lines are.
+/// turn_lines() for column `j` of kWidth lines, each of which is a matrix.
 template <class T>
 HWY_NOINLINE void turn_column(const RowPlan<T>& plan, std::int64_t j, T scale, Parts<const T> from,
                               Parts<T> to) {
@@ -159,8 +160,8 @@ struct Marks {
   }
 };
 
-/// kWidth lines: what transform_split_row() computes for each, if they are split. `to` may be
-/// `from`.
+/// Transforms kWidth lines. If the plan is split, computes for each line what transform_split_row()
+/// does. `to` may be `from`.
 template <class T>
 void transform_finite_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T scale,
                             T* scratch) {
@@ -194,7 +195,7 @@ void transform_lines(const RowPlan<T>& plan, Lines<const T> from, Lines<T> to, T
   if (marks.are_set()) marks.spoil(plan.length, to);
 }
 
-/// Memory for lines next to each other, behind that of transform_lines().
+/// Scratch memory for adjacent lines, after the part that transform_lines() uses.
 template <class T>
 Lines<T> dense_lines(const RowPlan<T>& plan, T* scratch) {
   T* lines = scratch + lines_scratch_size(plan);
@@ -207,7 +208,7 @@ void clear(std::int64_t length, const Lines<T>& lines) {
   std::fill_n(lines.parts.im, length * kWidth<T>, T{0});
 }
 
-/// Up to kWidth rows.
+/// Transforms up to kWidth rows.
 template <class T>
 void transform_block(const RowPlan<T>& plan, std::int64_t count, Parts<const T> from, Parts<T> to,
                      T scale, T* scratch) {
@@ -221,7 +222,7 @@ void transform_block(const RowPlan<T>& plan, std::int64_t count, Parts<const T> 
                     lines.parts, to);
 }
 
-/// Copies `count` elements of each line of `length`.
+/// Copies `length` elements of each of `count` adjacent lines.
 template <class T>
 void copy_lines(std::int64_t length, std::int64_t count, Lines<const T> from, Lines<T> to) {
   const auto copy = [&](std::int64_t width) {
@@ -233,7 +234,8 @@ void copy_lines(std::int64_t length, std::int64_t count, Lines<const T> from, Li
   count == kWidth<T> ? copy(kWidth<T>) : copy(count);
 }
 
-/// Several strips are copied together, a few rows at a time: memory is read in longer pieces.
+/// Several strips are copied together, a few rows at a time, so that memory is read in longer
+/// pieces.
 template <class T>
 void transform_columns_of(const RowPlan<T>& plan, std::int64_t count, Lines<const T> from,
                           Lines<T> to, T scale, T* scratch) {

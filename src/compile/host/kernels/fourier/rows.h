@@ -6,7 +6,7 @@
 
 namespace tessera::kernels::fourier {
 
-/// How many lines are transformed together: those of a cache line.
+/// How many lines are transformed together: as many as a cache line has elements.
 template <typename T>
 inline constexpr std::int64_t kWidth = 64 / sizeof(T);
 
@@ -23,9 +23,9 @@ struct Parts {
   operator Parts<const T>() const { return {re, im}; }  // NOLINT(google-explicit-constructor)
 };
 
-/// One pass over lines of radix * groups * stride elements. With elements [j, p, q] of the operand
-/// and [p, k, q] of the result, it is the sum over j of exp(-2 pi i j k / radix) times the operand,
-/// times the turn exp(-2 pi i p k / (radix * groups)).
+/// One pass over lines of radix * groups * stride elements. Element [p, k, q] of the result is the
+/// sum over j of exp(-2 pi i j k / radix) times element [j, p, q] of the operand, times the turn
+/// exp(-2 pi i p k / (radix * groups)).
 template <typename T>
 struct Pass {
   std::int64_t radix;
@@ -44,18 +44,18 @@ struct Chain {
 
 /// A row of `first.length * second.length` elements is a matrix [first, second]. Its columns are
 /// transformed, each element is turned, and then the columns of the transposed matrix are
-/// transformed. Shorter rows have one chain, and `kWidth` rows are transformed together. What is
-/// computed for an element depends on the length and on the dtype only.
+/// transformed. Shorter rows have one chain, and `kWidth` rows are transformed together. The
+/// operations for an element depend only on the length and the dtype.
 template <typename T>
 struct RowPlan {
   std::int64_t length = 1;
   Chain<T> first = {};
-  Chain<T> second = {};       // of length 1 where rows are transformed together
+  Chain<T> second = {};       // of length 1 if rows are transformed together
   std::vector<T> turns = {};  // [first, second] cosines, then sines
 
   bool is_split() const { return second.length > 1; }
-  /// Whether kWidth rows at a time are faster than one: strips of one row have columns that are
-  /// computed twice, and kWidth rows stay in the cache.
+  /// Whether kWidth rows at a time are faster than one. Strips of a single row would compute some
+  /// columns twice, and kWidth rows stay in the cache.
   bool has_blocks() const {
     constexpr std::int64_t kLongest = 2048;
     const bool fills_strips = first.length % kWidth<T> == 0 && second.length % kWidth<T> == 0;
@@ -68,17 +68,17 @@ bool has_passes(std::int64_t length);
 template <typename T>
 RowPlan<T> row_plan(std::int64_t length);
 
-/// kWidth lines or more: element i of them is at `parts + i * stride`.
+/// kWidth lines or more: their elements with the number i begin at `parts + i * stride`.
 template <typename T>
 struct Lines {
   Parts<T> parts;
   std::int64_t stride;
 };
 
-/// Elements that a transform of kWidth lines needs for its work.
+/// The number of scratch elements that a transform of kWidth lines needs.
 template <typename T>
 std::int64_t lines_scratch_size(const RowPlan<T>& plan);
-/// Elements that transform_rows() needs for its work.
+/// The number of scratch elements that transform_rows() needs.
 template <typename T>
 std::int64_t scratch_size(const RowPlan<T>& plan);
 /// The transforms of `count` rows, times `scale`. `from` and `to` must not overlap.
@@ -87,10 +87,10 @@ void transform_rows(const RowPlan<float>& plan, std::int64_t count, Parts<const 
 void transform_rows(const RowPlan<double>& plan, std::int64_t count, Parts<const double> from,
                     Parts<double> to, double scale, double* scratch);
 
-/// Elements that transform_columns() needs for its work.
+/// The number of scratch elements that transform_columns() needs.
 template <typename T>
 std::int64_t columns_scratch_size(const RowPlan<T>& plan, std::int64_t count);
-/// The same of `count` lines next to each other.
+/// The same for `count` adjacent lines.
 void transform_columns(const RowPlan<float>& plan, std::int64_t count, Lines<const float> from,
                        Lines<float> to, float scale, float* scratch);
 void transform_columns(const RowPlan<double>& plan, std::int64_t count, Lines<const double> from,

@@ -58,20 +58,22 @@ std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
   return runs_in_halves(kernels) ? std::min(kernels.mr, 8) : kernels.mr;
 }
 
-// The same for AVX2: stores of nodes take the place of products there, and overlap only in tiles of
-// four rows. Those have just enough products in flight, which pays where grains are short.
+// The same for AVX2. There, stores of nodes take the place of products, and overlap with them only
+// in tiles of four rows. Such tiles have just enough products in flight, which pays off if grains
+// are short.
 bool prefers_low_tiles(const gemm::Kernels& kernels, std::int64_t longest_leaf) {
   return is_zen_3_or_4() && kernels.lanes == 8 && longest_leaf <= kShortLeafOfLowTiles;
 }
 
-// AVX2 has too few registers for quads, but without branches between grains their nodes cost less
-// where rows of A are read in place.
+// AVX2 has too few registers for quads. But quads have no branches between grains, so their nodes
+// cost less if rows of A are read in place.
 bool has_quads(const gemm::Kernels& kernels, bool a_in_place) {
   return kernels.quad_mr > 0 && (kernels.lanes != 8 || (is_zen_3_or_4() && a_in_place));
 }
 
 // The longest grain that is added up in registers. Storing a node competes with the products, so
-// adding in registers pays, unless tiles then have too few rows to keep the processor busy.
+// adding in registers pays off, unless it leaves tiles with too few rows to keep the processor
+// busy.
 std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
   if (!runs_in_halves(kernels)) return kShortLeaf;
   return a_in_place ? kShortLeafInPlace : kShortLeafOfHalves;
@@ -106,7 +108,7 @@ bool gemm::are_spaced(const std::int64_t* offsets, std::int64_t count) {
 
 namespace {
 
-// The steps of the longest grain.
+// The number of steps of the longest grain.
 std::int64_t longest_leaf(const GemmProblem& problem, std::int64_t terms) {
   std::int64_t longest = 1, begin = 0;
   for (const std::int64_t end : problem.leaf_ends) {
@@ -116,7 +118,7 @@ std::int64_t longest_leaf(const GemmProblem& problem, std::int64_t terms) {
   return longest;
 }
 
-// Phases of a strided window leave some grains empty.
+// The number of grains with terms: phases of a strided window leave some grains empty.
 std::int64_t num_filled(const std::vector<std::int64_t>& leaf_ends) {
   std::int64_t filled = 0, begin = 0;
   for (const std::int64_t end : leaf_ends) {
@@ -297,13 +299,13 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
          batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;
 }
 
-// What divides the distance between rows of B: a power of two.
+// The largest power of two that divides the distance between rows of B.
 std::int64_t GemmPlan::State::b_alignment() const {
   const std::int64_t apart = k > 1 ? std::abs(steps.b_k[1] - steps.b_k[0]) : 1;
   return apart & -apart;
 }
 
-// Packing B pays only if many tiles read it. With few rows, B is read in place if the kernels
+// Packing B pays off only if many tiles read it. With few rows, B is read in place if the kernels
 // can do so: columns come in whole vectors of adjacent elements, and k is equally spaced within a
 // chunk.
 bool GemmPlan::State::has_whole_vectors() const {
@@ -315,8 +317,9 @@ bool GemmPlan::State::has_whole_vectors() const {
   return true;
 }
 
-// Packing a B that stays in L1 takes longer than it saves if a batch has few rows, which tiles read
-// where they lie. Rows of B that are a multiple of a large power of two apart compete for L1.
+// Packing a B that stays in L1 takes longer than it saves if a batch has few rows, and tiles read
+// these rows of A in place. Rows of B that are a multiple of a large power of two apart compete for
+// L1.
 bool GemmPlan::State::has_small_b() const {
   const bool is_plain = a_in_place || (a_layout.outer_run.front() >= m && a_is_spaced);
   if (!is_plain || rows > kRowsWorthPacking) return false;
@@ -348,7 +351,7 @@ void GemmPlan::State::choose_chunks() {
 
 // Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
 // registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
-// cost them more than others.
+// cost units with such registers more than others.
 void GemmPlan::State::cut_chunks() {
   const std::int64_t tile_bytes = std::min(kTileBytes, caches.l1 / 16 * 15);
   const std::int64_t in_tile =
@@ -358,8 +361,8 @@ void GemmPlan::State::cut_chunks() {
                                : b_in_place ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
-  // The tiles of few rows read both operands where they lie, if they can. What a chunk costs beyond
-  // its products counts there.
+  // If there are few rows, tiles read both operands in place if they can. Then what a chunk costs
+  // besides its products counts.
   const bool is_few = unit.reads_in_place && !b_in_place && !a_in_place && !quads && !has_lanes &&
                       rows <= kFewTiles * tile_rows && has_whole_vectors();
   const std::int64_t of_few = std::max(l2_floats() / kFloatsOfFew, kShortestChunk);
@@ -370,9 +373,9 @@ void GemmPlan::State::cut_chunks() {
                                  gemm::chunk_length(unit.terms, steps, most), block, quads);
 }
 
-// Whether all chunks find A equally regular, so that a tile reads all of them in place or packed.
-// Otherwise packed and other chunks must compute the same tiles together: what waits between them
-// has the layout of these.
+// Whether A is equally regular in all chunks, so that a tile reads all chunks in place or all of
+// them packed. Otherwise chunks that are packed and chunks that are not must compute the same tiles
+// together, because the nodes that wait between them have the layout of these tiles.
 bool GemmPlan::State::reads_chunks_alike() const {
   const auto regular = [&](const Chunk& chunk) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;

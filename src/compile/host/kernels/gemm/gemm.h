@@ -58,23 +58,23 @@ class GemmPlan {
  public:
   /// Chooses the best instruction set of this machine. Throws std::invalid_argument if the tables
   /// contradict each other or the grains. `num_workers` is the number of threads that share the
-  /// parts; it affects the number of parts, and `caches` the sizes of blocks, never a bit of the
-  /// result.
+  /// parts. It affects the number of parts, and `caches` affects the sizes of blocks; neither
+  /// changes a bit of the result.
   GemmPlan(GemmProblem problem, int num_workers, const CacheSizes& caches = {});
   /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.
   GemmPlan(GemmProblem problem, DotUnit unit, int num_workers, const CacheSizes& caches = {});
-  /// For bf16 operands: DotUnit::amx_bf16 without its instructions, on any machine. It is slow, and
-  /// is there to test packing and tiles where the instructions are missing.
+  /// For bf16 operands: DotUnit::amx_bf16 without its instructions, on any machine. It is slow; it
+  /// exists to test packing and tiles where the instructions are missing.
   static GemmPlan with_emulated_amx(GemmProblem problem, int num_workers,
                                     const CacheSizes& caches = {});
-  /// For operands that are words of two terms of bf16, the first one in the high half, for
+  /// For operands that are words of two bf16 terms, the first term in the high half. Uses
   /// DotUnit::avx512_bf16. Offsets and grains count words.
   static GemmPlan of_words(GemmProblem problem, int num_workers, const CacheSizes& caches = {});
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;
 
-  /// Floating point operations of all products, without those of the summation tree.
+  /// Floating point operations of all products, without the additions of the summation tree.
   std::int64_t flops() const;
   /// The number of independent parts of about equal work, from 1 to 64. Each part writes its own
   /// block of C.
@@ -93,9 +93,9 @@ class GemmPlan {
     const GemmPlan* plan;
     int part;
   };
-  /// Computes parts of several plans with the same buffers, all of them in step with each other: if
-  /// they read the same operands, they find them in the caches. Each needs its own scratch memory.
-  /// With `make_piece`, operands are made when they are needed: it is called before a part reads a
+  /// Computes parts of several plans on the same buffers, in step with each other: parts that read
+  /// the same operands find them in the caches. Each part needs its own scratch memory. With
+  /// `make_piece`, operands are made when they are needed: it is called before a part reads a
   /// piece, and no part reads another piece before the next call. It may be called several times
   /// for a piece.
   static void run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,

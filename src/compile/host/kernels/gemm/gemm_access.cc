@@ -16,10 +16,10 @@ constexpr std::int64_t kPanelsWorthTable = 4;   // with more of them, packing A 
 constexpr std::int64_t kPanelsWorthPairs = 16;  // the same for pairs, whose products take half
 
 constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
-constexpr std::int64_t kMostLeftBehind = 10;     // of this many rows, one is missing in tiles
-constexpr std::int64_t kManyRows = 16384;  // with more of them, tables of parts of them are enough
-constexpr std::int64_t kFewestRepeated = 4096;  // of these rows at least
-constexpr std::int64_t kEnoughRows = 5;  // of a tile, to have more products in flight than wait
+constexpr std::int64_t kMostLeftBehind = 10;     // one row in this many may be missing in tiles
+constexpr std::int64_t kManyRows = 16384;  // with more rows, the tables of a part of them suffice
+constexpr std::int64_t kFewestRepeated = 4096;  // least rows of such a part
+constexpr std::int64_t kEnoughRows = 5;  // rows that a tile needs for enough products in flight
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -31,8 +31,9 @@ void permute(std::vector<T>& values, const std::vector<std::int64_t>& order, std
   std::copy(ordered.begin(), ordered.end(), values.begin() + begin);
 }
 
-// Cuts rows that are equally spaced into tiles of at most `most` rows: of equal size if that takes
-// at most a quarter more of them and leaves them enough rows, else the larger ones first.
+// Cuts equally spaced rows into tiles of at most `most` rows. The tiles have equal size if that
+// takes at most a quarter more tiles and leaves each enough rows; otherwise the larger tiles come
+// first.
 void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& starts) {
   const std::int64_t fewest = gemm::ceil_div(run.size(), most);
   std::int64_t tiles = fewest;
@@ -59,8 +60,8 @@ bool fits_table(const std::vector<std::int64_t>& offsets) {
 
 }  // namespace
 
-// How many batches can be computed side by side, as columns: their elements of A are so close that
-// a vector holds them. 1: none.
+// The number of batches that can be computed side by side, as columns, because their elements of A
+// are so close that a vector holds them. 1: none.
 std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
   const GemmProblem& p = problem;
   const std::int64_t count = std::ssize(p.a.batch), columns = std::ssize(p.b.outer);
@@ -98,8 +99,8 @@ std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
   return 1;
 }
 
-// Products with few columns leave most lanes of a vector unused. Where batches are next to each
-// other, as the groups of a convolution are, their columns fill it.
+// Products with few columns leave most lanes of a vector unused. If batches are next to each other,
+// like the groups of a convolution, their columns together fill the vector.
 void GemmPlan::State::join_batches() {
   const std::int64_t together = batches_together(&lanes);
   if (together == 1) return;
@@ -175,8 +176,8 @@ std::vector<std::int64_t> GemmPlan::State::cut_rows(std::int64_t most) const {
   return starts;
 }
 
-// Whether both terms of each step are a word in memory, as packing would make it. A missing term
-// has the offset of the term before.
+// Whether the two terms of each step are a word in memory, such as packing would make. A missing
+// term has the offset of the term before it.
 bool GemmPlan::State::has_pairs_in_place(const std::vector<std::int64_t>& offsets) const {
   for (std::size_t i = 0; i < offsets.size(); i += 2) {
     if (offsets[i] != offsets[i + 1] + 1) return false;
@@ -204,8 +205,9 @@ bool GemmPlan::State::can_read_by_table() const {
          !is_plain && !a_in_place && !b_in_place && fits_table(steps.a_k) && fits_table(steps.b_k);
 }
 
-// With few panels, packing A takes long beside the products. Tiles then read it by table, if it has
-// enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
+// With few panels, packing A takes long compared with the products. Tiles then read A by table, if
+// it has enough equally spaced rows. If k is equally spaced too, they read A in place without a
+// table.
 void GemmPlan::State::choose_access() {
   if (m == 0 || (!has_lanes && !can_read_by_table())) return;
   const bool is_narrow = n <= kernels->lanes;
@@ -241,8 +243,8 @@ void GemmPlan::State::make_tables() {
   }
 }
 
-// The order of memory: k by their offsets, which are those of the steps. Empty if the order of the
-// sum should be kept, unless `always`: if the other one does not have longer runs.
+// The order of memory: k sorted by their offsets, which are those of the steps. Empty if this order
+// does not have longer runs than the order of the sum, unless `always` is set.
 gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& offsets,
                                             bool always) const {
   gemm::PackOrder order;

@@ -42,7 +42,8 @@ inline constexpr int kQuadNodes = HWY_TARGET == HWY_AVX2 ? 2 : 0;
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
 
-// Tiles one vector wide have as many accumulators: twice the rows, if the kernel table has room.
+// Tiles one vector wide have as many accumulators as others: twice the rows, if the kernel table
+// has room.
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 inline constexpr int kNarrowTileRows = kTileRows;
 #else
@@ -50,7 +51,7 @@ inline constexpr int kNarrowTileRows = std::min(2 * kTileRows, kMaxTileRows);
 #endif
 inline constexpr int kNarrowQuadRows = 2 * kQuadRows;
 
-// Elements of A for each column take registers for their numbers.
+// If each column has its own element of A, the indices of these elements take registers.
 inline constexpr int kLaneTileRows = HWY_TARGET == HWY_AVX3 ? kTileRows - 1 : kTileRows;
 
 // The width of a tile: a number of vectors and their type.
@@ -68,7 +69,7 @@ inline constexpr int kNodeSize = kRows* Width::kCols;
 
 constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
-// Of f32 or f64.
+// The fused multiply-add of f32 or f64.
 template <class V>
 HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
@@ -94,9 +95,9 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
-// The compiler leaves what follows behind the sum. clang would load the elements of A for several
-// steps first and spill accumulators; with AVX-512 g++ 12 would mix steps, so that sums wait for
-// each other.
+// Keeps the compiler from moving what follows before the sum. Otherwise clang loads the elements of
+// A for several steps first and spills accumulators; with AVX-512, g++ 12 mixes steps, so that sums
+// wait for each other.
 template <class V>
 HWY_INLINE void keep_order([[maybe_unused]] V& sum) {
 #if HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_AVX2 && HWY_COMPILER_CLANG)
@@ -114,8 +115,8 @@ struct FusedProduct {
     keep_order(sum);
     return sum;
   }
-  // The same with one element for all lanes, where it is used once. With an instruction of its own
-  // to broadcast it, a Zen 4 reaches three quarters of its peak.
+  // The same with one element for all lanes, if the element is used once. With a separate
+  // instruction to broadcast it, a Zen 4 reaches three quarters of its peak.
   template <class V, class T>
   static HWY_INLINE V add_of_one(const T* a, V b, V c) {
 #if HWY_TARGET == HWY_AVX3
@@ -135,8 +136,8 @@ struct FusedProduct {
 };
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
-// Adds, in each lane, the product of the high halves, then that of the low halves. It is not an
-// intrinsic because these functions are compiled for an instruction set without it.
+// Adds, in each lane, the product of the high halves, then that of the low halves. Uses assembly
+// instead of an intrinsic, because these functions are compiled for an instruction set without it.
 template <class V>
 HWY_INLINE V add_pairs(V a, V b, V c) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
@@ -144,7 +145,7 @@ HWY_INLINE V add_pairs(V a, V b, V c) {
 }
 #endif
 
-// A word of A, which pairs of bf16 need not be aligned as.
+// Reads a word of A. Pairs of bf16 need not be aligned like words.
 template <class T>
 HWY_INLINE T word_at(const T* from) {
   T word;
@@ -225,7 +226,8 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
       ((x = element_of<i>(a, x), v[i] = Product::add(x, b[i % kVecs], v[i])), ...);
     }
   }
-  // The element of A that meets accumulator n: that of the one before it if the row is the same.
+  // The element of A for accumulator n: the one of the accumulator before it if the row is the
+  // same.
   template <int n, class Column>
   static HWY_INLINE V element_of(const Column& a, V before) {
     if constexpr (n % kVecs != 0) return before;

@@ -11,8 +11,8 @@
 
 namespace tessera::kernels::gemm {
 
-/// Prefetches the line at `from` to L2. Always inlined: g++ takes a function that only prefetches
-/// for one without effects, and drops the calls.
+/// Prefetches the line at `from` to L2. Always inlined: g++ assumes that a function that only
+/// prefetches has no effects, and drops the calls.
 HWY_INLINE void prefetch_to_l2(const void* from) { __builtin_prefetch(from, 0, 2); }
 
 /// Prefetches ten lines ahead to L2: lines of many rows may need the same few sets of L1.
@@ -22,17 +22,18 @@ HWY_INLINE void prefetch_far(const T* from) {
 }
 
 /// Lines to prefetch while a tile is computed. A core can wait for a dozen lines at once, and
-/// stalls if it prefetches more, so a tile asks for a few of them after every kStepsBetween steps.
+/// stalls if it prefetches more, so a tile prefetches a few of them after every kStepsBetween
+/// steps.
 class LinesAhead {
  public:
   static constexpr std::int64_t kStepsBetween = 64;
   static constexpr std::int64_t kMost = 192;
 
-  /// Replaces the lines by those for which list(add) calls add(line): kMost at most. The tile will
-  /// ask `times` times.
+  /// Replaces the lines by those for which list(add) calls add(line), at most kMost. The tile will
+  /// prefetch `times` times.
   template <class List>
   HWY_INLINE void replace(std::int64_t times, const List& list) {
-    // Not a member: each line would wait until the one before it is counted in memory.
+    // Not a member, because each line would wait until the line before it is counted in memory.
     const void** to = lines_.data();
     list([&](const void* line) { *to++ = line; });
     end_ = to;
@@ -49,8 +50,8 @@ class LinesAhead {
   std::int64_t at_once_ = 0;
 };
 
-/// The rows of a rectangle in memory, a few lines per call. Memory would otherwise be idle while a
-/// tile is computed in registers; this way packing does not wait for it later.
+/// Prefetches the rows of a rectangle in memory, a few lines per call. Memory would otherwise be
+/// idle while a tile is computed in registers; this way packing does not wait for memory later.
 class Ahead {
  public:
   static constexpr std::int64_t kMostLinesOfCall = 32;
@@ -58,8 +59,8 @@ class Ahead {
   /// No rows.
   Ahead() = default;
   /// Row i begins at element `rows[i]` from `base` and is `width` elements long. `calls` calls of
-  /// next() cover all rows, unless they are so few that a call would need more than
-  /// kMostLinesOfCall.
+  /// next() cover all rows, unless there are so few calls that each would need more than
+  /// kMostLinesOfCall lines.
   Ahead(const std::byte* base, std::int64_t element_bytes, const std::int64_t* rows,
         std::int64_t num_rows, std::int64_t width, std::int64_t calls)
       : base_(base),

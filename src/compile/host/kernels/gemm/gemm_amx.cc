@@ -1,5 +1,5 @@
-// The unit amx_bf16: products in tile registers, and the same in plain loops. What processors with
-// AMX do slowly.
+// The unit amx_bf16: products in tile registers, and the same in plain loops. Also tells what
+// processors with AMX do slowly.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -146,7 +146,7 @@ Unit emulated_amx_bf16() { return HWY_DYNAMIC_DISPATCH(emulated_amx)(); }
 
 namespace tessera::kernels {
 
-// Intel's processors with AMX multiply half as many terms per second by vdpbf16ps as by fused
+// Intel's processors with AMX multiply half as many terms per second with vdpbf16ps as with fused
 // multiply-adds. Virtual machines may hide AMX, but not FP16, which came with it.
 bool is_slow_dot_unit([[maybe_unused]] DotUnit unit) {
 #ifdef TESSERA_HAS_TILE_REGISTERS

@@ -25,9 +25,10 @@ inline constexpr std::int64_t kBlockNode = 4 * kRegisterSize;
 inline constexpr int kOwnNodes = 4;  // of a quad, before they are added
 inline constexpr int kBlockColumns = 2 * kRegisterRows;
 
-// Micro-tiles of kHigh by kWide registers of sums, one after the other. Storing registers takes as
-// long as multiplying, waits for its result, and is waited for by the additions. So sums are stored
-// when the next grain needs their registers, and added up while its products are computed.
+// Computes micro-tiles of kHigh by kWide registers of sums, one after the other. Storing the
+// registers takes as long as multiplying; it waits for the products, and the additions wait for it.
+// So sums are stored when the next grain needs their registers, and added up while its products are
+// computed.
 template <class Registers, int kHigh, int kWide>
 class BlockTiles {
  public:
@@ -138,8 +139,8 @@ class BlockTiles {
     }
   }
 
-  // Prefetches rows of C, a few per block. They often compete for the same lines of L1, which
-  // operands and nodes need, so they wait in L2.
+  // Prefetches rows of C, a few per block. Rows of C often compete for the same lines of L1, which
+  // operands and nodes need, so they are prefetched only to L2.
   HWY_INLINE void ask_for_rows() {
     for (const int end = std::min(asked_ + rows_per_block_, args_.rows); asked_ < end; ++asked_) {
       const float* row = at_.c + at_.c_rows[asked_];
@@ -157,7 +158,7 @@ class BlockTiles {
       hwy::Prefetch(slot_top_of(at_) - kLineFloats - i);
   }
 
-  // Adds up the grains of the segment that waits, and what comes after it.
+  // Adds up the grains of the waiting segment, and what comes after the segment.
   HWY_INLINE void add_up() {
     const Chunk& chunk = *args_.chunk;
     const Segment& segment = *waiting_;
@@ -183,8 +184,8 @@ class BlockTiles {
     add_rows<kGrains, 2>(merges, to);
   }
 
-  // Adds kGrains nodes, and kMerges others if it is not -1, and stores the sum `to` a node or, if
-  // that is null, to C.
+  // Adds kGrains nodes and the nodes of `merges`: kMerges of them or, if it is -1, any number.
+  // Stores the sum to the node `to` or, if that is null, to C.
   template <int kGrains, int kMerges>
   HWY_INLINE void add_rows(const Merges& merges, float* to) {
     for (int i = 0; i < kHigh * 2; ++i) {

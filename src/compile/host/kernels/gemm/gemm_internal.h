@@ -78,7 +78,7 @@ struct TreeProgram {
 
 /// Chunks do not cross the boundaries of pieces, which all have the same number of grains. With
 /// `quads`, four grains that form a subtree are added up together unless all of them are empty.
-/// All grains are multiples of `block` long, and so are the parts of one.
+/// The lengths of all grains, and of the parts of a grain, are multiples of `block`.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk, std::int64_t block, bool quads);
 
@@ -95,9 +95,9 @@ enum class Operands {
 };
 inline constexpr int kNumOperands = 8;
 
-/// For columns of several batches side by side: where the elements of A are that meet them. Vector
-/// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
-/// with the number index[j][i]. Column i of C is at c[i] from the row's start.
+/// For columns of several batches side by side: the elements of A by which they are multiplied.
+/// Vector j of a tile loads `span[j]` elements, `base[j]` after the beginning of the row, and lane
+/// i takes the element with the number index[j][i]. Column i of C is at c[i] from the row's start.
 struct LaneTable {
   std::array<std::int64_t, 2> base = {};
   std::array<std::int64_t, 2> span = {};
@@ -106,8 +106,8 @@ struct LaneTable {
   bool is_scattered = false;  ///< c[i] is not always i
 };
 
-/// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
-/// many rows as the kernel is made for, in each of `panels` panels side by side.
+/// Micro-tiles of C for one chunk of k. There are `tiles` of them, one below the other, in each of
+/// `panels` panels side by side. Each has as many rows as the kernel is made for.
 struct TileArgs {
   const float* a;  ///< element (first row, first k of the chunk); by table, the start of A
   /// The distance between neighbours in k if rows are adjacent, otherwise between rows.
@@ -118,7 +118,7 @@ struct TileArgs {
   const std::int32_t* b_k;      ///< by tables: the same for B, which starts at `b`
   const LaneTable* lanes;
   const float* b;         ///< element (first column of the first panel, first k)
-  std::int64_t b_stride;  ///< between neighbours in k, where B is read in place
+  std::int64_t b_stride;  ///< between neighbours in k, if B is read in place
   std::int64_t b_step;    ///< distance between panels
   const Segment* segments;
   const Chunk* chunk;
@@ -174,7 +174,7 @@ struct PackArgs {
   const std::int32_t* spaced_run;  ///< how many offsets from o on are equally spaced
   const std::int64_t* k;
   const std::int32_t* k_run;
-  const std::int32_t* places;  ///< of k in the sum, which may take them in another order
+  const std::int32_t* places;  ///< of k in the sum, if it takes them in another order
   std::int64_t k_count;
   const std::int64_t* starts;  ///< tiles + 1 entries
   int tiles;
@@ -182,7 +182,7 @@ struct PackArgs {
   std::int64_t tile_stride;
   float* dst;
   /// If a step has two terms, `k` has two offsets per step, and `k_run` is indexed by the first.
-  /// `missing` tells how many of its terms a step lacks; `padding` takes their places.
+  /// `missing` tells how many of its terms a step lacks; `padding` takes the place of these.
   const std::uint8_t* missing;
   std::uint16_t padding;
   std::int64_t block;  ///< steps of a block, for units that take blocks
@@ -247,7 +247,7 @@ struct Kernels {
   int lane_mr;    ///< rows of a full tile whose operand A has an element for each column
   /// Indexed by [Operands][width][rows - 1].
   TileKernel tiles[kNumOperands][kNumWidths][kMaxBlockRows];
-  /// The rows of full tiles with quads, which are added up in registers, or 0, and their kernels.
+  /// For quads, which are added up in registers: the rows of full tiles, or 0, and the kernels.
   int quad_mr;
   int quad_narrow_mr;
   TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxBlockRows];
@@ -264,7 +264,7 @@ RowsKernels term_kernels_of_f32();
 struct Unit {
   const Kernels* kernels = nullptr;  ///< nullptr: this machine does not have the unit
   PackKernel pack = nullptr;
-  PackKernel pack_a = nullptr;  ///< where A is packed differently
+  PackKernel pack_a = nullptr;  ///< if A is packed differently
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
   bool reads_in_place = false;    ///< tiles can read operands in place
@@ -272,13 +272,14 @@ struct Unit {
   /// A step whose second term is right before the first one in memory is a word there: tiles can
   /// read A by table, and B is packed word by word.
   bool reads_pairs = false;
-  /// For few rows, where B has adjacent columns and where it is packed; nullptr: none.
+  /// Kernels for few rows: B with adjacent columns in place, and packed B. nullptr: none.
   RowsKernels rows_in_place = {};
   RowsKernels rows_of_adjacent_terms = {};  ///< where B has adjacent k
   RowsKernels rows_packed = {};
   WordsKernel make_words = nullptr;  ///< of terms, where the unit's steps are words
-  /// The most steps that are multiplied by one instruction, as a block. Blocks begin with the grain
-  /// and are filled up at its end. If no grain is that long, blocks are as long as the longest.
+  /// The most steps that one instruction multiplies, as a block. Blocks begin with the grain, and
+  /// the last block of a grain is filled up. If no grain is that long, a block is as long as the
+  /// longest.
   std::int64_t block = 1;
   /// Called before and after a thread runs kernels with blocks of this many steps.
   void (*begin)(std::int64_t block) = nullptr;
@@ -287,9 +288,9 @@ struct Unit {
 
 Unit unit_of_f32();
 Unit unit_of_bf16(DotUnit unit);
-/// avx512_bf16 for operands that are words of two terms already, the first one in the high half.
+/// avx512_bf16 for operands that are already words of two terms, the first one in the high half.
 Unit unit_of_words();
-/// Without kernels where the processor or the system does not have tile registers.
+/// Has no kernels if the processor or the system does not have tile registers.
 Unit amx_bf16();
 /// amx_bf16 without its instructions: plain loops in place of tile registers.
 Unit emulated_amx_bf16();

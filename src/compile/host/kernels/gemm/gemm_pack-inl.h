@@ -44,12 +44,12 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
 // How far ahead to prefetch: the processor does not predict rows that are short and far apart.
 inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
-// Where the k with this number belongs in a packed tile.
+// Where index k belongs in a packed tile.
 HWY_INLINE std::int64_t place_of(const PackArgs& args, std::int64_t k) {
   return args.places == nullptr ? k : args.places[k];
 }
 
-// For adjacent lanes. Goes through k, and for each k through all tiles, because memory is fastest
+// Packs adjacent lanes. Loops over k and, for each k, over all tiles, because memory is fastest
 // when it is read in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const float* base = static_cast<const float*>(args.src) + args.outer[args.starts[first_tile]];

@@ -101,7 +101,7 @@ HWY_INLINE StepRows rows_of_step(const PackArgs& args, const std::uint16_t* base
 
 inline constexpr std::int64_t kHalvesAhead = 16 * kLineBytes / 2;
 
-// For adjacent lanes. Goes through the steps, and for each step through all tiles.
+// Packs adjacent lanes. Loops over the steps and, for each step, over all tiles.
 template <class To>
 HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const auto* base =

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The terms of the block of steps from `step` on. Those that are missing are at its end.
+// The number of terms of the block of steps from `step` on. Missing terms are at its end.
 inline std::int64_t terms_of_block(const PackArgs& args, std::int64_t step) {
   std::int64_t terms = 2 * args.block;
   for (std::int64_t s = step + args.block; s-- > step && args.missing[s] != 0;)
@@ -28,8 +28,8 @@ inline std::int64_t terms_of_block(const PackArgs& args, std::int64_t step) {
   return terms;
 }
 
-// Copies a row of a block whose `terms` are adjacent. May write one vector: what comes after the
-// row is written later, or is a gap.
+// Copies a row of a block with `terms` adjacent terms. May write a whole vector: what comes after
+// the row is written later, or is a gap.
 HWY_INLINE void copy_row(const std::uint16_t* src, std::int64_t terms, const PackArgs& args,
                          std::uint16_t* dst) {
   const hn::ScalableTag<std::uint16_t> d;
@@ -46,8 +46,8 @@ HWY_INLINE void copy_row(const std::uint16_t* src, std::int64_t terms, const Pac
 #endif
 }
 
-// The number of adjacent terms in each of the pieces, all of one size, that make up the first
-// `terms` terms of a block; 0 if they are no such pieces.
+// If the first `terms` terms of a block consist of pieces of adjacent terms, all of one size: that
+// size. Otherwise 0.
 inline std::int64_t terms_of_piece(const std::int32_t* k_run, std::int64_t terms) {
   for (const std::int64_t size : {16, 8, 4, 2}) {
     bool fits = terms % size == 0;
@@ -63,7 +63,7 @@ inline constexpr std::int64_t kHalfTerms = 16;
 using HalfRow = hn::FixedTag<std::uint16_t, kHalfTerms>;
 using HalfRows = hn::Vec<HalfRow>[kRowsAtOnce];
 
-// A piece in every place of half a row.
+// Half a row that repeats a piece.
 template <int kTerms>
 HWY_INLINE hn::Vec<HalfRow> repeated(const std::uint16_t* piece) {
   const HalfRow d;
@@ -79,7 +79,7 @@ HWY_INLINE hn::Vec<HalfRow> repeated(const std::uint16_t* piece) {
   }
 }
 
-// Loads the first `count` pieces, each at its place. More ports load and blend than shuffle.
+// Loads the first `count` pieces, each to its place. More ports can load and blend than shuffle.
 template <int kTerms, int kPiece = 0>
 HWY_INLINE void put_pieces(const std::uint16_t* const* rows, const std::int64_t* places, int count,
                            HalfRows& to) {
@@ -94,7 +94,7 @@ HWY_INLINE void put_pieces(const std::uint16_t* const* rows, const std::int64_t*
   }
 }
 
-// Loads the first `terms` terms of half a row, and fills it up.
+// Loads the first `terms` terms of half a row, and fills the rest with padding.
 template <int kTerms>
 HWY_INLINE void load_halves(const std::uint16_t* const* rows, const std::int64_t* places,
                             std::int64_t terms, std::uint16_t padding, HalfRows& to) {
@@ -103,8 +103,8 @@ HWY_INLINE void load_halves(const std::uint16_t* const* rows, const std::int64_t
 }
 #endif
 
-// Copies rows of a block whose terms are pieces of kTerms adjacent ones. May write half a row
-// beyond its end, as copy_row() does.
+// Copies rows of a block whose terms are pieces of kTerms adjacent terms. Like copy_row(), it may
+// write beyond the end of a row: half a row.
 template <int kTerms>
 void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64_t rows,
                  std::int64_t last, const std::int64_t* k, std::int64_t terms, const PackArgs& args,
@@ -122,7 +122,7 @@ void copy_pieces(const std::uint16_t* src, const std::int64_t* outer, std::int64
     const bool has_upper = whole > kHalfTerms;
     if (has_upper)
       load_halves<kTerms>(from, places + kHalfTerms / kTerms, terms - first, args.padding, upper);
-    // Row by row: what is beyond the end of one belongs to the next.
+    // Row by row: what is written beyond the end of a row belongs to the next one.
     for (int i = 0; i < kRowsAtOnce; ++i) {
       hn::StoreU(lower[i], HalfRow(), dst + i * whole);
       if (has_upper) hn::StoreU(upper[i], HalfRow(), dst + i * whole + kHalfTerms);

@@ -32,7 +32,8 @@ struct Range {
 /// power of two, they would all compete for the same few lines of L1.
 inline constexpr std::int64_t kPanelGap = 16;
 
-/// The runs in an operand's offsets. Those of k count within a chunk, and may go on beyond its end.
+/// The runs in an operand's offsets. Runs of k are used within a chunk, and may go on beyond its
+/// end.
 struct Layout {
   std::vector<std::int32_t> outer_run;   ///< [i]: how many offsets from i on increase by one
   std::vector<std::int32_t> spaced_run;  ///< [i]: how many offsets from i on are equally spaced
@@ -40,22 +41,22 @@ struct Layout {
   std::vector<std::int32_t> k_spaced_run;
 };
 
-/// The runs of offsets that increase by one, and of those that are equally spaced: [i] is how many
-/// from i on.
+/// The runs of offsets that increase by one, and of those that are equally spaced: [i] is the
+/// number of such offsets from i on.
 std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets);
 std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets);
 /// Whether the first `count` offsets are equally spaced.
 bool are_spaced(const std::int64_t* offsets, std::int64_t count);
 
-/// The order in which an operand is packed where it is not that of the sum: k with adjacent
-/// offsets follow each other, chunk by chunk. Empty: the order of the sum.
+/// The order in which an operand is packed, if it is not that of the sum: k with adjacent offsets
+/// follow each other, chunk by chunk. Empty: the order of the sum.
 struct PackOrder {
   std::vector<std::int64_t> k;
   std::vector<std::int32_t> k_run;
   std::vector<std::int32_t> places;  ///< in the chunk
 };
 
-/// An operand whose steps are words in memory: its offsets count words, and it is packed as f32 is.
+/// An operand whose steps are words in memory: its offsets count words, and it is packed like f32.
 struct WordOperand {
   std::vector<std::int64_t> outer;
   Layout layout;  ///< without the runs of k
@@ -68,16 +69,16 @@ struct WordOperand {
 struct Steps {
   std::vector<std::int64_t> leaf_ends;
   std::vector<std::uint8_t> missing;   ///< per step of two terms: how many of them are missing
-  std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the term before
+  std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the term before it
 };
 
-/// Keeps the steps of one chunk of all those that differ only in where they begin, with offsets
-/// from there. Long sums would otherwise have larger tables than operands. Each chunk gets its
-/// place in the tables, and its beginning.
+/// If chunks differ only in where they begin, keeps the steps of one of them, with offsets from its
+/// beginning. Otherwise long sums would have larger tables than operands. Each chunk gets its place
+/// in the tables, and its beginning.
 void share_steps(std::int64_t terms, std::vector<Chunk>& chunks, Steps& steps);
 
 /// The length of chunks of long grains, at most `most` steps. Grains often repeat the same offsets,
-/// line after line and image after image: chunks that end where these do are alike.
+/// line after line and image after image. Chunks that end where lines or images end are alike.
 std::int64_t chunk_length(std::int64_t terms, const Steps& steps, std::int64_t most);
 
 /// The columns of C that lie in one buffer, and where the rows begin in it.
@@ -88,8 +89,9 @@ struct ColumnSection {
                                    ///< section
 };
 
-/// Rows of a product that are those of the tables again and again: they are products of their own,
-/// `count` for each pair of buffers, whose elements of A and rows of C are this far apart.
+/// Rows of a product that repeat those of the tables. Each repetition is a product of its own:
+/// there are `count` for each pair of buffers, whose elements of A and rows of C are `a` and `c`
+/// apart.
 struct Repeats {
   std::int64_t count = 1;
   std::int64_t a = 0, c = 0;
@@ -125,7 +127,7 @@ struct GemmPlan::State {
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool a_is_spaced = false;                       // its k are equally spaced
   bool columns_compete = false;                   // of A, for the same sets of the cache
-  bool has_lanes = false;  // the columns are those of several batches, which meet their own A
+  bool has_lanes = false;  // the columns are those of several batches, each with its own A
   gemm::LaneTable lanes;
   bool b_by_table = false;  // its columns are adjacent, and few tiles read it
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
@@ -154,7 +156,8 @@ struct GemmPlan::State {
   std::int64_t row_section(std::int64_t row) const {
     return std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
   }
-  /// Where the pieces of A begin among the buffers, and the product in each of them.
+  /// The first of the buffers with the pieces of A of a product, and where the product begins in
+  /// each.
   std::int64_t first_a(std::int64_t product) const {
     return product / repeats.count * problem.pieces;
   }
@@ -194,7 +197,7 @@ struct GemmPlan::State {
   /// Prefetches the part of an operand that a chunk reads.
   gemm::Ahead ahead(const GemmOperand& operand, const std::byte* base, const gemm::Range& outer,
                     const gemm::Chunk& chunk, std::int64_t asks) const;
-  /// The arguments for packing an operand that follow from the chunk.
+  /// The arguments for packing an operand that depend on the chunk.
   gemm::PackArgs pack_args(const GemmOperand& operand, const gemm::Layout& layout,
                            const gemm::PackOrder& order, const gemm::Chunk& chunk) const;
 

@@ -1,5 +1,6 @@
-// Products with few rows, whose time is that of reading B: many columns at a time, so that B is
-// read in long pieces and many sums are in flight. Compiled once per instruction set.
+// Products with few rows, which take as long as reading B does. Many columns are computed at a
+// time, so that B is read in long pieces and many sums are in flight. Compiled once per instruction
+// set.
 #if defined(TESSERA_KERNELS_GEMM_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_ROWS_INL_H_
 #undef TESSERA_KERNELS_GEMM_ROWS_INL_H_
@@ -25,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::int64_t kStepsAhead = 8;  // prefetched
 
-// Floats of B where they lie, or packed words.
+// Floats of B in place, or packed words.
 struct FloatColumns {
   using T = float;
   static constexpr std::int64_t kTerms = 1;
@@ -45,7 +46,7 @@ struct FloatColumns {
   }
 };
 
-// Terms of bf16 where they lie, as words: f32 or pairs.
+// Terms of bf16 in place, as words: f32 or pairs.
 template <class To>
 struct HalfColumns {
   using T = std::uint16_t;
@@ -150,7 +151,8 @@ struct FloatTerms {
   static HWY_INLINE void block(const float* const* columns, std::int64_t k, V* steps) {
     load_transposed(D(), TableRows{columns}, k, steps);
   }
-  // Four blocks. Those of a column are read one after the other, so that its line is read once.
+  // Four blocks. The blocks of a column are read one after the other, so that its line is read
+  // once.
   static HWY_INLINE void line(const float* const* columns, std::int64_t k, V* steps) {
     const TableRows rows{columns};
     V blocks[4][4];
@@ -253,7 +255,7 @@ HWY_INLINE void sum_terms(const RowsArgs& args, std::int64_t column) {
   store_sums<kRows, kVecs>(args, column, acc);
 }
 
-// Whether all columns need the same set of L1, which holds a line of only a few of them.
+// Whether all columns need the same set of L1, which holds lines of only a few of them.
 template <class T>
 bool do_columns_compete(const RowsArgs& args) {
   if (args.columns < 2) return false;

@@ -1,4 +1,4 @@
-// Runs the parts of products with few rows. Their time is that of reading B, so each part goes
+// Runs the parts of products with few rows. They take as long as reading B does, so each part goes
 // through B once, grain by grain, with the sums of many columns in L1.
 #include <algorithm>
 #include <bit>
@@ -65,7 +65,7 @@ std::int64_t most_nodes(const State& s) {
 
 bool is_in_place(const State& s) { return s.b_layout.outer_run.front() >= s.n; }
 
-// The columns whose sums are made at the same time: whole panels.
+// The columns whose sums are computed at the same time: whole panels.
 std::int64_t block_columns(const State& s) {
   const std::int64_t nr = s.nr;
   if (!is_in_place(s)) return nr;
@@ -192,7 +192,8 @@ class FewRows {
     }
     const auto* b = static_cast<const std::byte*>(b_[at(piece_of(leaf))]) +
                     s_.problem.b.batch[at(batch_)] * s_.unit.element_bytes;
-    // Copies would be read in vectors right after their words are written, for which they wait.
+    // Copies of B would be read in vectors right after their words are written, and would have to
+    // wait for these writes.
     gemm::RowsArgs args = {};
     args.columns = columns_.size();
     args.sums = sums;
@@ -280,7 +281,7 @@ class FewRows {
 
 }  // namespace
 
-// B is packed where its columns are not adjacent. Tiles take less time where grains are short.
+// B is packed if its columns are not adjacent. If grains are short, tiles take less time.
 bool GemmPlan::State::can_run_few_rows() const {
   return !has_lanes && unit.rows_packed[0] != nullptr && rows > 0 && rows <= gemm::kMostFewRows &&
          n > 0 && k > 0 && problem.row_ends.empty() &&

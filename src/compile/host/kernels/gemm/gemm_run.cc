@@ -206,7 +206,7 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
           padded(s_.tree.num_slots * node * tiles * panels) * (s_.has_lanes ? batches_.size() : 1)};
 }
 
-// Batches that meet neighbouring elements of A go through a chunk one after the other.
+// Batches that use neighbouring elements of A go through a chunk one after the other.
 bool PartRun::advance(Step* step) const {
   if (s_.has_lanes && ++step->batch < batches_.size()) return true;
   if (s_.has_lanes) step->batch = 0;
@@ -293,8 +293,9 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
-// Prefetches B of the next step if it has another batch. Otherwise its panels would take the place
-// of those that the tiles read, and packing them is little work beside the products.
+// Prefetches B of the next step if it has another batch. Otherwise the panels of the next step
+// would take the place of those that the tiles read, and packing them is little work compared with
+// the products.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
@@ -536,7 +537,7 @@ void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const v
   if (unit.end != nullptr) unit.end();
 }
 
-// The part that is behind the others runs next, or chooses the piece that all go through next.
+// The part that is furthest behind runs next, or chooses the piece that all parts go through next.
 void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
                             std::span<const void* const> b, std::span<float* const> c,
                             const std::function<void(std::int64_t)>& make_piece) {

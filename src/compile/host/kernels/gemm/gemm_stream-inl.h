@@ -78,7 +78,7 @@ struct TabledPanel {
   }
 };
 
-// Goes through k and multiplies A and B of a tile.
+// Loops over k and multiplies A and B of a tile.
 template <int kRows, class Width, class Rows, class Panel, class Product>
 struct Stream {
   Rows rows;
@@ -107,8 +107,8 @@ struct Stream {
     rows.advance(kCount);
   }
 
-  // Short steps are made four at once, as a loop would cost too much. For all steps, that would
-  // take long to compile. Offsets of B are one more thing to load in each step.
+  // Short steps are computed four at a time, because the loop would cost too much. For all steps,
+  // that would take long to compile. If B is read by table, each step has to load an offset too.
   static constexpr bool kIsShort = kRows * Width::kVecs <= (Panel::kIsByTable ? 16 : 12);
   static constexpr int kAtOnce = kIsShort ? 4 : 2;
 

@@ -35,7 +35,7 @@ std::vector<float> reference(const Case& c) {
   return out;
 }
 
-// Often far from those of any processor, which must not change a bit.
+// Often far from the sizes of any processor's caches, which must not change any bit of a result.
 CacheSizes random_caches(Random& random) {
   return {.l1 = std::int64_t{1} << random.integer(0, 18),
           .l2 = std::int64_t{1} << random.integer(0, 24)};
@@ -299,7 +299,7 @@ TEST(Gemm, NarrowLastPanels) {
   }
 }
 
-// Rows of A or their terms are adjacent, and so are columns of B, which all are read where they lie
+// Rows of A, or their terms, are adjacent, and so are columns of B. All of them are read in place
 // if B is small.
 Case make_small(Random& random) {
   const std::int64_t batches = random.integer(1, 4), m = random.integer(1, 210);
@@ -330,7 +330,7 @@ TEST(Gemm, SmallProductsAreReadInPlace) {
   }
 }
 
-// With few rows, B is read in place where its columns are adjacent.
+// With few rows, B is read in place if its columns are adjacent.
 TEST(Gemm, FewRows) {
   Random random;
   for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 31, 32, 33}) {
@@ -342,7 +342,7 @@ TEST(Gemm, FewRows) {
   }
 }
 
-// Few rows, and columns whose terms are adjacent: some distances let the columns compete for the
+// Few rows, and columns whose terms are adjacent: some distances make the columns compete for the
 // cache.
 Case make_columns_apart(Random& random, std::int64_t apart) {
   const std::int64_t n = random.integer(1, 70), k = random.integer(256, apart);
@@ -565,7 +565,8 @@ TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
   }
 }
 
-// For each group of channels and each place, the channels of the group; rows are as far apart.
+// For each group of channels and each place, the channels of the group. Rows are as far apart as
+// places.
 GemmOperand operand_of_groups(Random& random, std::int64_t batches, std::int64_t outer,
                               std::int64_t groups, std::int64_t places, const ChannelGroups& each,
                               std::int64_t gap) {

@@ -63,7 +63,7 @@ inline constexpr bool kReadsByTable =
 template <Operands kOperands>
 inline constexpr bool kHasTabledB =
     kOperands == Operands::by_tables || kOperands == Operands::lanes_by_tables;
-// B in place has whole vectors of columns.
+// If B is read in place, its columns are whole vectors.
 template <Operands kOperands>
 inline constexpr bool kReadsBInPlace =
     kOperands == Operands::b_in_place || kOperands == Operands::in_place || kHasTabledB<kOperands>;
@@ -133,7 +133,7 @@ HWY_INLINE void tile_of(const TileArgs& args, const Place& at) {
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 void tile(const TileArgs& args, const Place& at) {
-  // Rows are adjacent in gradients of kernels, whose grains are long.
+  // In gradients of convolution kernels, rows are adjacent and grains are long.
   if constexpr (kOperands == Operands::by_tables && !kQuads) {
     if (args.a_stride == 1)
       return tile_of<kRows, Width, kOperands, kQuads, AdjacentTabledRows, Product>(args, at);
@@ -189,7 +189,7 @@ void fill_tiles(Kernels& out) {
   fill_width<TileWidth<D, 2>, kOperands, Product>(out, 2);
 }
 
-// Those for f32 whose operand A has an element for each column (gemm_lanes.cc).
+// Adds the kernels for f32 whose operand A has an element for each column (gemm_lanes.cc).
 void fill_lanes(Kernels& out);
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE

@@ -80,7 +80,7 @@ class TileRegisters {
  public:
   explicit TileRegisters(std::int64_t block) : a_stride_(block * kWordBytes) {}
 
-  /// Sets the sizes of the registers of the calling thread, to which they belong.
+  /// Sets the sizes of the tile registers, which belong to the calling thread.
   static void begin(std::int64_t block) {
     struct alignas(64) {
       std::uint8_t palette = 1, start_row = 0;
@@ -96,7 +96,7 @@ class TileRegisters {
     }
     asm volatile("ldtilecfg %0" : : "m"(sizes) : "memory");
   }
-  /// Gives the registers up: the system need not save them, and the core may sleep deeply.
+  /// Gives the registers up, so that the system need not save them and the core may sleep deeply.
   static void end() { asm volatile("tilerelease" : : : "memory"); }
 
   template <int i>

@@ -16,9 +16,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Hides the origin of a pointer from the compiler, which otherwise computes each address anew,
-// keeps two pointers in a vector register and takes them apart in each step, or adds k to each of
-// the distances between rows and runs out of registers.
+// Hides the origin of a pointer from the compiler. Otherwise the compiler computes each address
+// anew, keeps two pointers in a vector register and takes them apart in each step, or adds k to
+// each of the distances between rows and runs out of registers.
 template <class T>
 HWY_INLINE void launder(const T*& pointer) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
@@ -49,8 +49,8 @@ struct AdjacentRows {
   }
 };
 
-// The rows after a pointer, equally spaced. An address has a pointer and a register times 1, 2, 4
-// or 8, so four multiples of the distance reach nine rows.
+// Equally spaced rows after a pointer. An address is a pointer plus a register times 1, 2, 4 or 8,
+// so four multiples of the distance reach nine rows.
 struct Spacing {
   static constexpr int kRows = 9;
   std::int64_t once, thrice, five_times, seven_times;  // in bytes
@@ -166,7 +166,7 @@ struct AdjacentTabledRows {
   }
 };
 
-// Loads vectors of A whose lanes are elements of one place, as a LaneTable says.
+// Loads vectors of A whose lanes are elements near one place, chosen by a LaneTable.
 template <class Width>
 class LaneLoads {
  public:

@@ -6,10 +6,10 @@ namespace tessera::kernels {
 
 namespace {
 
-/// Works on a panel of columns and rows at a time. Within it the matrix is a - left * right: each
-/// column adds a vector v to left and what it multiplies to right, each row the same with the sides
-/// exchanged. So each of them takes one product of a vector with the matrix, and the matrix changes
-/// once per panel.
+/// Works on a panel of columns and rows at a time. Within a panel the matrix is a - left * right.
+/// Each column adds its vector v to left, and what v is multiplied by to right; each row does the
+/// same with the sides exchanged. So each column or row takes one product of a vector with the
+/// matrix, and the matrix changes once per panel.
 template <typename T>
 class Bidiagonalisation {
  public:
@@ -62,31 +62,31 @@ class Bidiagonalisation {
     for (std::int64_t i = begin; i < size_; ++i) block[(i - first) * kReflections + j] = vector_[i];
   }
 
-  /// A vector with zeros before element `begin` becomes a row of strips, from there on.
+  /// Stores a vector with zeros before element `begin` as a row of strips, from there on.
   void store_row(const T* from, std::int64_t begin, std::int64_t row, const Strips<T>& to) const {
     for (std::int64_t i = strip_begin(begin); i < size_; i += kStripWidth<T>)
       std::copy_n(from + i, kStripWidth<T>, to.at(row, i));
   }
 
-  /// A vector with zeros before element `begin` becomes a column of left.
+  /// Stores a vector with zeros before element `begin` as a column of left.
   void store_left(const T* from, std::int64_t begin, std::int64_t term) {
     for (std::int64_t i = begin; i < size_; ++i)
       left_[i * kTerms + term] = left_strips_.at(i, term)[0] = from[i];
     store_row(from, begin, term, left_rows_);
   }
 
-  /// Zeros in `data` from the strip of `begin` on.
+  /// Clears `data` from the strip of `begin` on.
   void clear(T* data, std::int64_t begin) const {
     std::fill(data + strip_begin(begin), data + a_.count() * kStripWidth<T>, T{0});
   }
 
-  /// Scales what is in `data` from `begin` on; zeros before it in its strip.
+  /// Scales what is in `data` from `begin` on, and clears what is before it in its strip.
   void scale(T* data, std::int64_t begin, T factor) const {
     std::fill(data + strip_begin(begin), data + begin, T{0});
     for (std::int64_t i = begin; i < size_; ++i) data[i] *= factor;
   }
 
-  /// Column c, which is the j-th of its panel. Leaves its vector; returns its tau.
+  /// Reflects column c, the j-th of its panel. Leaves its vector in vector_; returns its tau.
   T reflect_column(std::int64_t c, std::int64_t j) {
     alignas(64) T terms[kTerms] = {};
     for (std::int64_t t = 0; t < 2 * j; ++t) terms[t] = right_.at(t, c)[0];
@@ -96,7 +96,7 @@ class Bidiagonalisation {
     const Reflection<T> reflection = make_reflection(size_ - c, vector_ + c);
     result_.diagonal[c] = static_cast<double>(reflection.length);
     std::fill(vector_ + strip_begin(c), vector_ + c, T{0});
-    // The product with the matrix, negative.
+    // The negative of the product with the matrix.
     alignas(64) T inner[kTerms] = {};
     subtract_vector_product(vector_ + c, size_ - c, left_strips_, c, 0, 2 * j, inner);
     store_left(vector_, c, 2 * j);
@@ -109,7 +109,7 @@ class Bidiagonalisation {
     return reflection.tau;
   }
 
-  /// Row c, from the element above the diagonal on.
+  /// Reflects row c, from the element above the diagonal on.
   T reflect_row(std::int64_t c, std::int64_t j) {
     const std::int64_t next = c + 1;
     const std::int64_t terms = 2 * j + 1;

@@ -18,7 +18,7 @@ struct Bidiagonal {
   std::vector<ReflectionBlock<T>> left, right;
 };
 
-/// Makes the square matrix bidiagonal, and leaves nothing of use in it.
+/// Makes the square matrix bidiagonal. Afterwards `a` has nothing of use.
 template <typename T>
 Bidiagonal<T> make_bidiagonal(MatrixMemory& memory, const Strips<T>& a);
 

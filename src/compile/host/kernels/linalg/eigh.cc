@@ -16,8 +16,9 @@ namespace tessera::kernels {
 namespace {
 
 /// Makes a symmetric matrix tridiagonal, a panel of columns at a time. Within a panel the matrix is
-/// a - left * right: for each reflection, left has the columns v and w, right the rows w and v. So
-/// each column takes one product of a vector with the matrix, and the matrix changes once.
+/// a - left * right: for each reflection, left has the columns v and w, and right has the rows w
+/// and v. So each column takes one product of a vector with the matrix, and the matrix changes once
+/// per panel.
 template <typename T>
 class Tridiagonalisation {
  public:
@@ -54,7 +55,7 @@ class Tridiagonalisation {
  private:
   static constexpr std::int64_t kTerms = 2 * kReflections;
 
-  /// Column `c`, which is the `j`-th of its panel.
+  /// Reflects column `c`, the `j`-th of its panel.
   Reflection<T> reflect(std::int64_t c, std::int64_t j, const Tridiagonal& result) {
     for (std::int64_t s = c / kStripWidth<T>; s < a_.count(); ++s)
       std::copy_n(a_.strip(s, c), kStripWidth<T>, v_ + s * kStripWidth<T>);
@@ -68,7 +69,7 @@ class Tridiagonalisation {
     return reflection;
   }
 
-  /// Makes the vectors v and w of the j-th reflection, where v has zeros up to row `next`.
+  /// Computes the vectors v and w of the j-th reflection, where v has zeros up to row `next`.
   void multiply(std::int64_t next, std::int64_t j, T tau) {
     const std::int64_t begin = next / kStripWidth<T> * kStripWidth<T>;
     const std::int64_t end = a_.count() * kStripWidth<T>;

@@ -1,7 +1,7 @@
 // Factorisations of one dense row-major matrix, for T = float and T = double.
 //
-// Bits depend on the matrix and its size only: on no cache size, number of threads or instruction
-// set. A matrix that is not finite gives NaN everywhere.
+// The bits of a result depend only on the matrix and its size: not on cache sizes, the number of
+// threads or the instruction set. A matrix that is not finite gives NaN everywhere.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct MatrixSize {
   std::int64_t least() const { return rows < cols ? rows : cols; }
 };
 
-/// The lower triangle of `a` [n, n] is that of a symmetric matrix; l * transpose(l) equals it. All
-/// of `l` is NaN if the matrix is not positive definite.
+/// Reads the lower triangle of a symmetric matrix `a` [n, n], which equals l * transpose(l). All of
+/// `l` is NaN if the matrix is not positive definite.
 template <typename T>
 void cholesky(std::int64_t n, const T* a, T* l);
 
@@ -27,8 +27,8 @@ struct TriangularForm {
   bool unit_diagonal;  // the diagonal is not read: it is 1
 };
 
-/// Solves for the right-hand sides [first_side, end_side): columns of b, or rows if it is on the
-/// left. `size` is that of b and x. A zero on the diagonal divides like any number.
+/// Solves for the right-hand sides [first_side, end_side): columns of b, or rows if x is on the
+/// left of op(a). `size` is that of b and x. A zero on the diagonal divides like any number.
 template <typename T>
 void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, const T* b, T* x,
                       std::int64_t first_side, std::int64_t end_side);
@@ -38,13 +38,13 @@ void triangular_solve(const TriangularForm& form, MatrixSize size, const T* a, c
 template <typename T>
 void lu(MatrixSize size, const T* a, T* packed, std::int32_t* pivots, std::int32_t* permutation);
 
-/// Householder reflections as LAPACK's geqrf returns them: R and below it the vectors without their
-/// leading 1, and their factors `taus` [least].
+/// Householder reflections as LAPACK's geqrf returns them. `packed` has R and, below it, the
+/// vectors without their leading 1; `taus` [least] has their factors.
 template <typename T>
 void geqrf(MatrixSize size, const T* a, T* packed, T* taus);
 
-/// The first `size.cols` columns of the product of `num_taus` reflections; `packed` and `q` have
-/// this size. As LAPACK's orgqr.
+/// The first `size.cols` columns of the product of `num_taus` reflections, like LAPACK's orgqr.
+/// `packed` and `q` have this size.
 template <typename T>
 void householder_product(MatrixSize size, std::int64_t num_taus, const T* packed, const T* taus,
                          T* q);
@@ -54,8 +54,9 @@ void householder_product(MatrixSize size, std::int64_t num_taus, const T* packed
 template <typename T>
 void qr(MatrixSize size, bool is_full, const T* a, T* q, T* r);
 
-/// Eigenvalues in ascending order, and their vectors as columns of v; reads the lower triangle.
-/// The first element of a vector that is larger than half of its largest one is positive.
+/// Eigenvalues in ascending order, and their vectors as columns of v; reads the lower triangle. In
+/// each vector, the first element whose absolute value is more than half of the largest one is
+/// positive.
 template <typename T>
 void eigh(std::int64_t n, const T* a, T* eigenvalues, T* v);
 

@@ -44,7 +44,7 @@ struct Hard {
   double operator()(std::int64_t i, std::int64_t j) const {
     return values[static_cast<std::size_t>(i * cols + j)];
   }
-  /// The largest sum of sizes in a row.
+  /// The largest sum of absolute values in a row.
   double norm() const {
     double norm = 0.0;
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -129,7 +129,7 @@ class HardLinalg : public ::testing::Test {
     const std::vector<T> values(m.values.begin(), m.values.end());
     return kind == Kind::orthogonal ? orthonormal_columns({rows, cols}, values) : values;
   }
-  /// As many as there are; others are zero.
+  /// As many orthonormal columns as there can be; the others are zero.
   std::vector<T> orthonormal_columns(MatrixSize size, const std::vector<T>& values) {
     const std::int64_t k = size.least();
     auto q = room(size.rows * k);

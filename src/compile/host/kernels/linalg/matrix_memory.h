@@ -12,8 +12,9 @@
 
 namespace tessera::kernels {
 
-/// Hands out memory of the calling thread, which stays for the next factorisation: to get new pages
-/// would take as long as some of them do. The destructor takes back all that was handed out.
+/// Hands out memory of the calling thread, which the thread keeps for the next factorisation:
+/// getting new pages would take as long as some factorisations do. The destructor takes back all
+/// that was handed out.
 class MatrixMemory {
  public:
   MatrixMemory()
@@ -85,7 +86,7 @@ class MatrixMemory {
       for (const Block& block : blocks) bytes += block.bytes;
       if (bytes > kMostBytesKept) {
         blocks.clear();
-      } else if (blocks.size() > 1) {  // the next time there is one block with room for all
+      } else if (blocks.size() > 1) {  // next time, one block has room for all
         blocks.clear();
         least_bytes = bytes;
       }

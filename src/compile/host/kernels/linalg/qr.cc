@@ -1,4 +1,5 @@
-// QR factors: panels of columns are reflected one by one, what is to the right of them by products.
+// QR factors. The columns of a panel are reflected one by one; products update what is to its
+// right.
 #include "compile/host/kernels/linalg/qr.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@ namespace tessera::kernels {
 
 namespace {
 
-/// Reflects column k and those that follow it in the strips up to column `end`. The vector goes to
-/// `v` and below the diagonal. Returns its tau.
+/// Makes the reflection of column k and applies it to the columns after it in the strips up to
+/// column `end`. The vector goes to `v` and below the diagonal. Returns its tau.
 template <typename T>
 T reflect_columns(const Strips<T>& m, std::int64_t k, std::int64_t end, T* v) {
   const std::int64_t rows = m.rows - k;

@@ -43,7 +43,7 @@ T* transposed(MatrixMemory& memory, std::int64_t rows, std::int64_t cols, const 
 
 template <typename T>
 Reflection<T> make_reflection(std::int64_t count, T* x) {
-  // So that squares are in the range of f64.
+  // Keeps squares in the range of f64.
   const double scale =
       sizeof(T) < sizeof(double) ? 1.0 : scale_for(static_cast<double>(largest_of(count, x)));
   const double rest = sum_of_squares(count - 1, x + 1, scale);
@@ -67,7 +67,8 @@ template <typename T>
 ReflectionBlock<T> make_block(MatrixMemory& memory, std::int64_t first, std::int64_t rows,
                               std::int64_t count, const T* v, const T* taus) {
   const T* v_transposed = transposed(memory, rows, count, v, kReflections, rows);
-  // The inverse of t is what is above the diagonal of transpose(v) * v, with 1 / tau on it.
+  // The inverse of t is the part of transpose(v) * v above the diagonal, with 1 / tau on the
+  // diagonal.
   const Strips<T> of_v = load_strips(memory, rows, count, v, kReflections);
   const Strips<T> products = memory.take_zero_strips<T>(count, count);
   subtract_product(StripProduct<T>{.a = v_transposed,
@@ -139,7 +140,7 @@ Strips<T> product_of(MatrixMemory& memory, const std::vector<ReflectionBlock<T>>
   const Strips<T> q = memory.take_zero_strips<T>(rows, cols);
   for (std::int64_t i = 0; i < std::min(rows, cols); ++i) q.at(i, i)[0] = T{1};
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    // Columns before are still those of the identity, which the reflections leave.
+    // Earlier columns are still those of the identity, which the reflection does not change.
     apply(*block, false, q, block->first / kStripWidth<T>);
   }
   return q;

@@ -17,8 +17,8 @@ struct Reflection {
   T tau;
   T length;  // what the first element becomes, while the others become 0
 };
-/// The reflection that leaves only the first of `count` elements. `x` becomes its vector, which
-/// begins with 1.
+/// The reflection that makes all of `count` elements but the first one zero. `x` becomes its
+/// vector, which begins with 1.
 template <typename T>
 Reflection<T> make_reflection(std::int64_t count, T* x);
 
@@ -44,8 +44,8 @@ template <typename T>
 void apply(const ReflectionBlock<T>& block, bool is_transposed, const Strips<T>& x,
            std::int64_t first_strip);
 
-/// The first `cols` columns of the product of all blocks. They are in the order of their first
-/// rows, and each has zeros in at least as many rows as blocks before it have vectors.
+/// The first `cols` columns of the product of all blocks. Blocks are in the order of their first
+/// rows. Each block has zeros in at least as many rows as the blocks before it have vectors.
 template <typename T>
 Strips<T> product_of(MatrixMemory& memory, const std::vector<ReflectionBlock<T>>& blocks,
                      std::int64_t rows, std::int64_t cols);

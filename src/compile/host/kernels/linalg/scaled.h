@@ -27,7 +27,7 @@ T largest_of(std::int64_t count, const T* data) {
 }
 
 /// -1 if the first element in row i that is larger than half of the largest one is negative, else
-/// 1. The largest one itself would not do: rounding decides between two of equal size.
+/// 1. The largest one itself would not do: if two have the same size, rounding decides which it is.
 template <typename T>
 T sign_of_row(const Strips<T>& x, std::int64_t i) {
   T largest = 0;

@@ -25,7 +25,7 @@ using Row = tiles::TileWidth<hn::ScalableTag<T>,
                              static_cast<int>(kStripWidth<T> / hn::MaxLanes(hn::ScalableTag<T>()))>;
 // Eight chains of additions hide their latency.
 inline constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-// A product with a single row takes several strips at a time for that.
+// For the same reason, a product with a single row takes several strips at a time.
 inline constexpr int kStripsOfRow = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
 struct FusedDifference {
@@ -80,7 +80,7 @@ HWY_NOINLINE void subtract_tile(const StripProduct<T>& p, const T* a, const T* b
   tile.store(c);
 }
 
-// One row of `kStripsOfRow` strips.
+// Computes one row of `kStripsOfRow` strips.
 template <class T>
 HWY_NOINLINE void subtract_row(const StripProduct<T>& p, const T* b, T* c) {
   constexpr int kVecs = Row<T>::kVecs;
@@ -214,7 +214,8 @@ struct CarriedRow {
   HWY_INLINE void store(T* row) const {
     for (int i = 0; i < kVecs; ++i) hn::Store(v[i], D(), row + i * Row<T>::kLanes);
   }
-  // Turns this row and the next, which is carried from then on. Returns what this one has become.
+  // Turns this row and the next one, which is carried from then on. Returns what this row has
+  // become.
   HWY_INLINE CarriedRow turn(const Turn<T>& turn, const CarriedRow& next) {
     const V cosine = hn::Set(D(), turn.cosine);
     const V sine = hn::Set(D(), turn.sine);
@@ -238,8 +239,8 @@ HWY_NOINLINE void turn_once(const Turn<T>* turns, std::int64_t count, T* row) {
   carried.store(row);
 }
 
-// Two sweeps that begin in the same row, of which the second one ends no later. It follows the
-// first one in the row behind, so that each row is read and written once for both.
+// Two sweeps that begin in the same row; the second one does not end after the first one. It
+// follows the first one, a row behind, so that each row is read and written once for both.
 template <class T>
 HWY_NOINLINE void turn_twice(const Turn<T>* turns, std::int64_t count, std::int64_t second_count,
                              T* row) {

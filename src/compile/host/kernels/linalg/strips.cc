@@ -39,7 +39,7 @@ HWY_EXPORT(turn_f32);
 HWY_EXPORT(turn_f64);
 }  // namespace strips
 
-// Where kernels are for one instruction set, the macro takes no name of another namespace.
+// With kernels for one instruction set, HWY_DYNAMIC_DISPATCH takes no name of another namespace.
 using namespace strips;
 
 void subtract_product(const StripProduct<float>& p) {

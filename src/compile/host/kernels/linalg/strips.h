@@ -1,11 +1,11 @@
-// Matrices in strips: the form in which factorisations keep them, and the loops that take their
-// time.
+// Matrices in strips, the form in which factorisations keep them, and the loops in which
+// factorisations spend their time.
 //
 // A strip has as many columns as fill a cache line, and its rows are adjacent. So a row of a strip
-// is the same elements on every instruction set, however many vectors it takes, and a strip of a
+// has the same elements on every instruction set, however many vectors it takes, and a strip of a
 // matrix of medium size stays in the nearest cache.
 //
-// Every element of a result is one chain of fused multiply-adds in the order of the terms. Bits
+// Every element of a result is one chain of fused multiply-adds in the order of the terms. Its bits
 // depend neither on the instruction set nor on how a factorisation is cut into blocks.
 #pragma once
 
@@ -17,7 +17,8 @@ namespace tessera::kernels {
 template <typename T>
 inline constexpr std::int64_t kStripWidth = 64 / sizeof(T);
 
-/// Element (i, j) is `at(i, j)[0]`. Columns beyond the last one, up to whole strips, are memory.
+/// Element (i, j) is `at(i, j)[0]`. Columns beyond the last one, up to whole strips, have memory
+/// too.
 template <typename T>
 struct Strips {
   T* data;  // aligned to 64 bytes
@@ -38,7 +39,7 @@ struct Strips {
   }
 };
 
-/// c -= a * b. `a` is row-major, [rows, terms]. Rows of b and c are those of strips.
+/// c -= a * b. `a` is row-major, [rows, terms]. The rows of b and c are rows of strips.
 template <typename T>
 struct StripProduct {
   const T* a;
@@ -55,7 +56,7 @@ void subtract_product(const StripProduct<float>& p);
 void subtract_product(const StripProduct<double>& p);
 
 /// y -= x * b for a vector x of `terms` elements, the rows of b from `row` on, and the strips from
-/// that of column `col` on up to column `end`. y is aligned like the columns of b.
+/// the one that has column `col` up to column `end`. y is aligned like the columns of b.
 template <typename T>
 void subtract_vector_product(const T* x, std::int64_t terms, const Strips<T>& b, std::int64_t row,
                              std::int64_t col, std::int64_t end, T* y) {
@@ -71,8 +72,9 @@ void subtract_vector_product(const T* x, std::int64_t terms, const Strips<T>& b,
                                    .strips = Strips<T>::count_for(end) - strip});
 }
 
-/// Subtracts left * right from what c has from row and column `first` on. left is row-major, with
-/// `stride` from one row to the next, and has `terms` columns; row i of right is for column i.
+/// Subtracts left * right from the part of c from row and column `first` on. left is row-major,
+/// with `stride` from one row to the next, and has `terms` columns; row i of right belongs to its
+/// column i.
 template <typename T>
 void subtract_panel(const T* left, std::int64_t stride, std::int64_t terms, const Strips<T>& right,
                     std::int64_t first, const Strips<T>& c) {
@@ -89,7 +91,7 @@ void subtract_panel(const T* left, std::int64_t stride, std::int64_t terms, cons
                                    .strips = c.count() - strip});
 }
 
-/// Solves l * x = b, where x has the elements of b at first.
+/// Solves l * x = b, where x has the elements of b at the beginning.
 template <typename T>
 struct StripSystem {
   const T* l;  // row-major, lower triangular

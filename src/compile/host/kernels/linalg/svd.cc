@@ -14,7 +14,7 @@ namespace tessera::kernels {
 
 namespace {
 
-/// The lesser singular value of the matrix with rows (f, g) and (0, h); as LAPACK's las2.
+/// The lesser singular value of the matrix with rows (f, g) and (0, h), like LAPACK's las2.
 double lesser_singular_value(double f, double g, double h) {
   const double beside = std::abs(g);
   const double least = std::min(std::abs(f), std::abs(h));
@@ -32,11 +32,11 @@ double lesser_singular_value(double f, double g, double h) {
 }
 
 // What rounding leaves above the diagonal if singular values are equal, relative to the norm: a
-// sweep rounds each element several times. With less the iteration may not end.
+// sweep rounds each element several times. With a smaller limit, the iteration may not end.
 constexpr double kNegligible = 8 * std::numeric_limits<double>::epsilon();
 
-/// The iteration of Golub and Kahan. Its turns of rows are those of the rows of transpose(u), its
-/// turns of columns those of the rows of transpose(v).
+/// The iteration of Golub and Kahan. Its turns of rows are applied to the rows of transpose(u), its
+/// turns of columns to the rows of transpose(v).
 template <typename T>
 class BidiagonalIteration {
  public:
@@ -50,7 +50,7 @@ class BidiagonalIteration {
     negligible_ = norm * kNegligible;
   }
 
-  /// Makes the matrix diagonal. Returns whether that came to an end.
+  /// Makes the matrix diagonal. Returns whether the iteration converged.
   bool run() {
     const auto is_negligible = [this](std::int64_t i) { return is_split(i); };
     const auto step = [this](std::int64_t first, std::int64_t end) { chase(first, end); };
@@ -111,9 +111,9 @@ class BidiagonalIteration {
   double negligible_;
 };
 
-/// Factors of a matrix with no more columns than rows. Rows of left_rows and right_rows are
-/// singular vectors, which are not sorted; the left ones are those of R, and have no more elements
-/// than that.
+/// Factors of a matrix with no more columns than rows. The rows of left_rows and right_rows are
+/// singular vectors, which are not sorted. The left ones are those of R, and have no more elements
+/// than R has rows.
 template <typename T>
 struct SvdFactors {
   Bidiagonal<T> values;
@@ -145,7 +145,7 @@ bool factor_tall(MatrixMemory& memory, Strips<T> m, SvdFactors<T>& result) {
   return BidiagonalIteration<T>(result.values, rows, columns).run();
 }
 
-/// The rows of `from` in this order; rows of negative values change their signs.
+/// The rows of `from` in this order. Rows with negative values change their signs.
 template <typename T>
 Strips<T> sorted_rows(MatrixMemory& memory, const Strips<T>& from, const std::int64_t* order,
                       const double* values) {
@@ -160,7 +160,7 @@ Strips<T> sorted_rows(MatrixMemory& memory, const Strips<T>& from, const std::in
   return to;
 }
 
-/// Rows of `data` become the rows of `x`, or columns, with these signs.
+/// Stores the rows of `x` with these signs as rows, or as columns, of `data`.
 template <typename T>
 void store_rows(const Strips<T>& x, bool is_transposed, const T* signs, T* data) {
   for (std::int64_t i = 0; i < x.rows; ++i) {

@@ -1,8 +1,8 @@
 // Cholesky factors, triangular systems and LU factors.
 //
-// Panels of rows or columns are factored step by step, and the rest of the matrix is brought up to
-// date by one product for each. Where a step needs some elements of a column, they are next to each
-// other in a buffer.
+// Panels of rows or columns are factored step by step, and one product per panel updates the rest
+// of the matrix. Where a step needs some elements of a column, a buffer has them next to each
+// other.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -30,7 +30,7 @@ bool is_triangle_finite(const TriangularForm& form, std::int64_t n, const T* a) 
   return true;
 }
 
-// --- Cholesky factors. In strips is u, the transpose of l.
+// --- Cholesky factors. The strips have u, the transpose of l.
 
 /// Element (i, j) is a[j, i], for i <= j. What is below the diagonal is not used.
 template <typename T>
@@ -55,8 +55,8 @@ void store_columns(const Strips<T>& u, std::int64_t first, std::int64_t end, std
   }
 }
 
-/// Factors rows [first, end) of u in the strips that have their diagonal. Returns whether that is
-/// positive.
+/// Factors rows [first, end) of u in the strips that have their diagonal. Returns whether the
+/// diagonal is positive.
 template <typename T>
 bool factor_diagonal(const Strips<T>& u, std::int64_t first, std::int64_t end) {
   T factors[kPanel];
@@ -221,7 +221,7 @@ void factor_panel(const Strips<T>& m, const Panel<T>& panel, std::int32_t* pivot
   }
 }
 
-/// Brings the strip up to date after a panel to its left.
+/// Updates the strip after a panel to its left.
 template <typename T>
 void update_strip(const Strips<T>& m, const Panel<T>& panel, std::int64_t strip) {
   const std::int64_t width = panel.end - panel.first;

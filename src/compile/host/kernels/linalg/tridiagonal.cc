@@ -17,7 +17,7 @@ constexpr double kPrecision = std::numeric_limits<double>::epsilon() / 2;
 
 // --- Small matrices: implicit QR
 
-/// The eigenvalue of the last two rows up to `end` that is nearer to the last element.
+/// The eigenvalue of rows `end` - 1 and `end` that is nearer to the last element.
 double shift_of(const Tridiagonal& t, std::int64_t end) {
   const double half = (t.diagonal[end - 1] - t.diagonal[end]) / 2.0;
   const double beside = t.beside[end - 1];
@@ -56,7 +56,7 @@ void chase(const Tridiagonal& t, std::int64_t first, std::int64_t end, TurnList<
   e[end - 1] = x;
 }
 
-/// Makes the matrix diagonal. Returns whether that came to an end.
+/// Makes the matrix diagonal. Returns whether the iteration converged.
 template <typename T>
 bool diagonalise(const Tridiagonal& t, TurnList<T>& turns) {
   const auto is_split = [&](std::int64_t i) {
@@ -69,23 +69,23 @@ bool diagonalise(const Tridiagonal& t, TurnList<T>& turns) {
   return true;
 }
 
-// --- Large ones: divide and conquer
+// --- Large matrices: divide and conquer
 
 /// d + rho * z * transpose(z) for a diagonal matrix d in ascending order, where no two elements are
-/// close and none of z is small; as LAPACK's laed4.
+/// close and none of z is small. Like LAPACK's laed4.
 class RankOne {
  public:
   RankOne(std::span<const double> d, std::span<const double> z, double rho)
       : d_(d), z_(z), rho_(rho) {}
 
-  /// The k-th eigenvalue. distances[j] becomes d[j] less the eigenvalue, exact but for its last
+  /// The k-th eigenvalue. distances[j] becomes d[j] minus the eigenvalue, exact except for its last
   /// digits.
   double solve(std::size_t k, double* distances) const {
     const bool is_last = k + 1 == d_.size();
     double square = 0.0;
     for (const double element : z_) square += element * element;
     const double width = is_last ? rho_ * square : d_[k + 1] - d_[k];
-    // The pole that is nearer is the origin.
+    // The nearer pole is the origin.
     set(d_[k], width / 2.0, distances);
     const bool is_left = is_last || evaluate(k, distances).value >= 0.0;
     const double origin = is_left ? d_[k] : d_[k + 1];
@@ -143,8 +143,8 @@ class RankOne {
     return f;
   }
 
-  /// To the root of the function that has the poles on both sides, with the same value and
-  /// derivatives on each side.
+  /// The step to the root of a function that has the poles on both sides of the root, and the same
+  /// value and derivatives on each side.
   double step_of(std::size_t k, const Value& f, const double* distances) const {
     const double newton = -f.value / (f.left + f.right);
     if (k + 1 == d_.size() && k == 0) return newton;
@@ -172,7 +172,7 @@ class RankOne {
   double rho_;
 };
 
-/// Rows of eigenvectors of two halves, which a change of rank one couples.
+/// Merges the rows of eigenvectors of two halves, which a change of rank one couples.
 template <typename T>
 class Merge {
  public:
@@ -224,7 +224,8 @@ class Merge {
   T* row(std::int64_t k) const { return vectors_ + k * stride_; }
 
   /// Leaves in coupled_, in the order of their values, the rows that the change of rank one
-  /// reaches. Of two with close values one is turned out of its way.
+  /// affects. If two rows have close values, a turn takes one of them out of the reach of the
+  /// change.
   void deflate() {
     double largest = 0.0;
     for (std::int64_t k = 0; k < size_; ++k)
@@ -358,7 +359,7 @@ class Merge {
   std::vector<std::int64_t> coupled_;
 };
 
-/// Rows [first, end) by the QR iteration.
+/// Solves rows [first, end) by the QR iteration.
 template <typename T>
 bool solve_small(const Tridiagonal& t, std::int64_t first, std::int64_t end, T* vectors) {
   const Tridiagonal part = {end - first, t.diagonal + first, t.beside + first};

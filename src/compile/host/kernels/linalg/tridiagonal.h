@@ -13,9 +13,9 @@ struct Tridiagonal {
   double* beside;
 };
 
-/// The diagonal becomes the eigenvalues in ascending order, row k of `vectors` [size, size] the
-/// vector of the k-th. Elements of `t` are about 1 or less. Returns whether the iteration came to
-/// an end.
+/// The diagonal becomes the eigenvalues in ascending order, and row k of `vectors` [size, size] the
+/// eigenvector of the k-th. Elements of `t` are about 1 or less. Returns whether the iteration
+/// converged.
 template <typename T>
 bool solve_tridiagonal(const Tridiagonal& t, T* vectors);
 

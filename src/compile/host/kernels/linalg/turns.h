@@ -1,4 +1,5 @@
-// Turns that an iteration on a narrow matrix makes, and that large matrices follow in one go.
+// Turns that an iteration on a narrow matrix makes, and that are applied to large matrices in one
+// go.
 #pragma once
 
 #include <cmath>
@@ -28,7 +29,7 @@ inline Turn<double> turn_away(double x, double y) {
 
 /// Makes a narrow matrix diagonal. is_split(i) says whether the element that couples rows i and
 /// i + 1 is negligible. step(first, end) is called for the last coupled rows, [first, end], until
-/// none are. Returns whether that came to an end.
+/// no rows are coupled. Returns whether the iteration converged.
 template <typename IsSplit, typename Step>
 bool iterate(std::int64_t size, const IsSplit& is_split, const Step& step) {
   constexpr std::int64_t kStepsPerRow = 30;
@@ -46,8 +47,8 @@ bool iterate(std::int64_t size, const IsSplit& is_split, const Step& step) {
   return true;
 }
 
-/// Collects turns for the rows of a matrix. They are made when there are as many as stay in a
-/// cache, so that each strip of the matrix is read seldom.
+/// Collects turns for the rows of a matrix. They are applied when there are as many as stay in a
+/// cache, so that each strip of the matrix is rarely read.
 template <typename T>
 class TurnList {
  public:
@@ -58,7 +59,7 @@ class TurnList {
   TurnList(const TurnList&) = delete;
   TurnList& operator=(const TurnList&) = delete;
 
-  /// Then at most as many turns may be added as the matrix has rows.
+  /// After this, at most as many turns may be added as the matrix has rows.
   void begin_sweep(std::int64_t first) {
     if (num_turns_ >= kMostTurns || num_sweeps_ == kMostTurns) make();
     sweeps_[num_sweeps_++] = {first, 0};
@@ -67,7 +68,7 @@ class TurnList {
     turns_[num_turns_++] = {static_cast<T>(turn.cosine), static_cast<T>(turn.sine)};
     ++sweeps_[num_sweeps_ - 1].count;
   }
-  /// Makes the turns that were collected.
+  /// Applies the turns that were collected.
   void make() {
     turn_rows(StripTurns<T>{.turns = turns_,
                             .sweeps = sweeps_,

@@ -9,7 +9,7 @@
 
 namespace tessera::kernels::loops {
 
-/// The memory of a register. Chains read whole blocks of it, so that one element is repeated.
+/// The memory of a register. Chains read whole blocks of it, so a single element is repeated.
 struct Home {
   std::byte* data = nullptr;
   DType dtype = DType::f32;
@@ -22,13 +22,13 @@ struct Home {
 
   /// Gives the register the elements from `from` on.
   void fill(const std::byte* from) const;
-  /// The same for its own first element.
+  /// Repeats its own first element in the same way.
   void spread() const {
     if (repeats != nullptr) repeats->repeat(dtype, data, data);
   }
 };
 
-/// Bytes that are copied to a place `offset` behind a destination, `count` times.
+/// Bytes that are copied to the place `offset` bytes after a destination, `count` times in a row.
 struct Copy {
   const std::byte* from;
   std::size_t offset;
@@ -51,7 +51,7 @@ class Memory {
   Home add(DType dtype, std::size_t size);
   /// Zeros, aligned to a cache line.
   std::byte* add_bytes(std::size_t bytes);
-  /// The elements as few copies.
+  /// Copies, as few as possible, that give these elements.
   std::vector<Copy> copies_of(const LoopProgram::Elements& elements) const;
 
  private:

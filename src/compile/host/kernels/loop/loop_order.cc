@@ -21,7 +21,7 @@ class Grouper {
         state_(program.registers.size(), State::never),
         is_placed_(steps.size(), false) {}
 
-  /// Splits `open` into those whose inputs are the same in all rounds and the others.
+  /// Moves the steps whose inputs are the same in all rounds from `open` to the result.
   std::vector<std::size_t> take_invariant(std::vector<std::size_t>& open) {
     for (const auto& constant : program_.constants) state_[at(constant.reg)] = State::known;
     for (const auto& load : program_.loads) {
@@ -42,7 +42,7 @@ class Grouper {
 
   void set_known(int reg) { state_[at(reg)] = State::known; }
 
-  /// All steps of `open`, each after those that it reads.
+  /// All steps of `open`, each after those whose results it reads.
   std::vector<Group> group(std::vector<std::size_t> open) {
     std::vector<Group> groups;
     while (!open.empty()) {
@@ -75,8 +75,8 @@ class Grouper {
     return steps_[s].kernel != nullptr && steps_[s].kernel->is_stage(is_wide);
   }
 
-  // Those of the first step that is ready. If it may be in chains of both widths, the next step
-  // that may not decides.
+  // The blocks of the first step that is ready. If that step may be in chains of either width, the
+  // next step that may be in only one of them decides.
   Blocks next_blocks(const std::vector<std::size_t>& open) const {
     const auto is_known = [&](int reg) { return state_[at(reg)] == State::known; };
     const auto is_ready = [&](std::size_t s) { return all_inputs(s, is_known); };
@@ -102,7 +102,7 @@ class Grouper {
   }
 
   bool joins(Group& group, std::size_t s) {
-    // Stages call each other where a compiler makes no jumps of tail calls.
+    // If the compiler does not turn tail calls into jumps, the calls of stages are nested.
     constexpr std::size_t kMostSteps = 256;
     if (group.steps.size() == kMostSteps || !fits(group.blocks, s)) return false;
     const auto is_ready = [&](int reg) { return state_[at(reg)] != State::never; };

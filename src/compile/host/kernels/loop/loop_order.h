@@ -10,7 +10,7 @@ namespace tessera::kernels::loops {
 
 inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Whether chains have values of this dtype; those of 8 bytes are in wide chains.
+/// Whether chains can have values of this dtype. Values of 8 bytes are in wide chains.
 bool is_chained(DType dtype);
 inline bool is_wide(DType dtype) { return size_bytes(dtype) == 8; }
 
@@ -22,7 +22,7 @@ struct Blocks {
 };
 Blocks blocks_of(std::size_t size, bool is_wide);
 
-/// Steps that follow each other, in one chain if there are blocks.
+/// Consecutive steps. They form one chain if there are blocks.
 struct Group {
   Blocks blocks;
   std::vector<std::size_t> steps;

@@ -15,8 +15,8 @@ BoxCopy box_of(const LoopProgram::Part& part, std::size_t element_bytes) {
                          : BoxCopy(array, dense, part.sizes, element_bytes);
 }
 
-/// Whether the part is one run of the array: whole in each dimension behind one of more than one
-/// index.
+/// Whether the part is one run of the array: after the first dimension in which it has more than
+/// one index, it is as large as the array.
 bool is_run(const LoopProgram::Part& part) {
   bool has_more = false;
   for (std::size_t d = 0; d < part.sizes.size(); ++d) {

@@ -188,7 +188,7 @@ class LoopPlan::State {
   LoopProgram program_;
   loops::Order order_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Instance>> free_;  // that no run has
+  std::vector<std::unique_ptr<Instance>> free_;  // not used by any run
 };
 
 LoopPlan::LoopPlan(LoopProgram program) : state_(std::make_unique<State>(std::move(program))) {}

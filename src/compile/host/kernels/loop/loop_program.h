@@ -14,11 +14,11 @@
 
 namespace tessera::kernels {
 
-/// Computes registers from registers, whose elements are adjacent in memory.
+/// Computes registers from registers. The elements of a register are adjacent in memory.
 class LoopCall {
  public:
   virtual ~LoopCall() = default;
-  /// The memory that a call needs besides.
+  /// The size of the scratch memory that a call needs.
   virtual std::int64_t scratch_bytes() const = 0;
   /// `registers` are the inputs, then the outputs. Several threads may call it at the same time,
   /// each with its own scratch memory.
@@ -31,7 +31,8 @@ struct LoopProgram {
   struct Register {
     DType dtype;
     std::int64_t size;
-    /// A part of a buffer, which a load or a carry names. Only parts and calls read it.
+    /// The register is a part of a buffer that a load or a carry names. Only parts and calls read
+    /// it.
     bool is_in_place = false;
   };
   /// An element of a register.
@@ -57,12 +58,12 @@ struct LoopProgram {
   struct Part {
     int array;
     int part;
-    bool is_written;                    // the array gets the part, or else the part is read
+    bool is_written;                    // the part is written to the array; false: it is read
     std::vector<std::int64_t> extents;  // of the array
     std::vector<std::int64_t> sizes;    // of the part, per dimension of the array
     std::vector<int> starts;            // per dimension: a register of one i32, or -1 for 0
-    /// Without it, starts are moved so that the part lies in the array. With it, a part that does
-    /// not is read as this element, and is not written.
+    /// If empty, starts are moved so that the part lies in the array. Otherwise, a part that does
+    /// not lie in the array is read as this element, repeated, and is not written.
     std::vector<std::byte> outside;
   };
   /// Has a kernel, a call, a part, or the elements of its only output.
@@ -73,9 +74,9 @@ struct LoopProgram {
     /// Registers. Those of a kernel may have one element that stands for all.
     std::vector<int> inputs = {};
     Elements elements = {};
-    std::vector<int> outputs = {};  // one, except of calls, and none of a part that is written
-    /// Numbers of steps that come before it, since they read what it overwrites or the other way
-    /// round.
+    std::vector<int> outputs = {};  // one; a call may have several, a written part has none
+    /// The numbers of steps that must run before this one, because they read what it overwrites or
+    /// the other way round.
     std::vector<std::size_t> after = {};
 
     int output() const { return outputs[0]; }
@@ -86,8 +87,8 @@ struct LoopProgram {
     std::int64_t stride;  // in elements
   };
   /// A register that keeps its value from round to round. It starts as the elements of `from`, and
-  /// `to` gets its last value. One that is in place is `to` itself, which the steps change; it has
-  /// no next value.
+  /// `to` gets its last value. A register that is in place is `to` itself: the steps change it, and
+  /// it has no next value.
   struct Carry {
     int reg;
     int from;
@@ -101,7 +102,7 @@ struct LoopProgram {
   std::vector<Carry> carries;
   std::vector<Step> body;
   std::vector<Store> stores;
-  /// The number of rounds, without a condition.
+  /// The number of rounds if there is no condition.
   std::int64_t length = 0;
   bool is_reverse = false;  // the buffers are read and written from the last round to the first
   /// With `decision`, a register of one bool, rounds are computed while it is true. Before each
@@ -116,8 +117,9 @@ class LoopPlan {
  public:
   explicit LoopPlan(LoopProgram program);
   ~LoopPlan();
-  /// `buffers` are indexed by the buffer numbers of the program. `to` of a carry may be the memory
-  /// of its `from`, and the buffer of a store that of a load with the same stride.
+  /// `buffers` are indexed by the buffer numbers of the program. The `to` of a carry may be the
+  /// same memory as its `from`, and the buffer of a store the same as that of a load with the same
+  /// stride.
   void run(std::span<std::byte* const> buffers) const;
   const LoopProgram& program() const;
 

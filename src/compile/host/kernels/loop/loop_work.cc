@@ -130,7 +130,7 @@ class Maker {
 
   // --- carries
 
-  // Whole registers move first; the others are then put together from what is no carry.
+  // Whole registers move first. The other carries are then put together from what is no carry.
   void add_updates(Works& works) {
     std::vector<Move> moves;
     std::vector<Work> later;
@@ -164,7 +164,7 @@ class Maker {
     });
   }
 
-  // All of them at once: each register is read before it is written.
+  // Moves all of them at once: each register is read before it is written.
   void add_moves(std::vector<Move> moves, std::vector<Work>& works) {
     while (!moves.empty()) {
       const auto is_free = [&](const Move& move) {
@@ -183,7 +183,7 @@ class Maker {
     }
   }
 
-  // By vectors, because a vector that is stored in pieces is slow to load.
+  // Moves vectors, because a vector that is stored in pieces is slow to load.
   static void add_move(const Move& move, std::vector<Work>& works) {
     const auto& [from, to] = move;
     if (!is_chained(to.dtype) || from.repeats != to.repeats) {
@@ -205,7 +205,7 @@ class Maker {
     stages.insert(stages.end() - 1, stage);
   }
 
-  // The first moves may end the last chain of the body.
+  // The first moves may be appended to the last chain of the body.
   void join_updates(Works& works) const {
     if (works.updates.empty() || works.body.empty()) return;
     Work& last = works.body.back();

@@ -14,8 +14,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The updates of a range of rows, sorted by blocks of rows and in these by grains. An update is
-/// copied, as what is sorted is read in order. `T`: an integer with the bits of an element.
+/// The updates of a range of rows, sorted by blocks of rows and, within a block, by grains. Updates
+/// are copied, so that they are read in order after the sort. `T`: an integer with the bits of an
+/// element.
 template <typename T>
 class SortedElements {
  public:
@@ -61,7 +62,8 @@ class SortedElements {
     }
   }
 
-  /// Writes update i in any case: whether it is of these rows can not be foreseen.
+  /// Writes update i in any case: a branch on whether it belongs to these rows would be
+  /// unpredictable.
   HWY_INLINE std::size_t choose_one(const T* x, std::size_t i, std::size_t found) {
     const auto first = static_cast<std::uint32_t>(p_.rows.first + part_.first_row);
     const std::uint32_t row = static_cast<std::uint32_t>(part_.indices[i]) - first;
@@ -104,8 +106,8 @@ class SortedElements {
     for (std::size_t i = 0; i < bins; ++i) begin += std::exchange(bins_[i], begin);
   }
 
-  /// Takes updates of two grains in turns: where many are of one block, each waits for the last one
-  /// of its grain.
+  /// Takes updates of two grains in turns. If many updates belong to one block, each has to wait
+  /// for the last one of its grain.
   void sort() {
     entries_ = grown(t_entries, grain_ends_.back());
     const auto begin = [&](std::size_t grain) { return grain == 0 ? 0 : grain_ends_[grain - 1]; };

@@ -54,7 +54,7 @@ LinePlace RowCuts::at(std::int64_t part, std::int64_t parts) const {
     }
     span = bin;
   }
-  // Columns are cut between lines of the cache.
+  // Columns are cut between cache lines.
   constexpr std::int64_t kColumns = 16;
   const std::int64_t hits_of_row = std::ranges::count(sample_, span.first);
   const double share = std::min(left / weight(1, hits_of_row), 1.0);
@@ -94,7 +94,7 @@ SortedHits::SortedHits(const ScatterProblem& p, const std::int32_t* indices, std
   for (std::int64_t i = 0; i < p.count; ++i) {
     const std::int64_t update = p.order.empty() ? i : p.order[static_cast<std::size_t>(i)];
     const auto row = static_cast<std::uint64_t>(indices[update] - p.rows.first - first);
-    // Written in any case: whether it is one of the rows can not be foreseen.
+    // Written in any case: a branch on whether it is one of the rows would be unpredictable.
     found[count] = {static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(i)};
     count += row < rows ? 1 : 0;
   }

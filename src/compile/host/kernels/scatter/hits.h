@@ -17,8 +17,8 @@ struct LinePlace {
   std::int64_t column = 0;
 };
 
-/// Cuts the rows of one batch element into parts with about as much work. As the bits do not depend
-/// on the cuts, a sample of the indices says where the updates are.
+/// Cuts the rows of one batch element into parts with about the same work. As the bits do not
+/// depend on the cuts, a sample of the indices is enough to tell where the updates are.
 class RowCuts {
  public:
   RowCuts(const ScatterProblem& p, const std::int32_t* indices);
@@ -37,7 +37,8 @@ class RowCuts {
   std::vector<std::int64_t> sample_;
 };
 
-/// Grown memory of a thread is kept: new pages cost more than to sort what lies in them.
+/// A thread keeps memory that has grown: getting new pages costs more than sorting what lies in
+/// them.
 template <typename T>
 T* grown(std::vector<T>& memory, std::size_t size) {
   if (memory.size() < size) memory.resize(size);
@@ -51,17 +52,17 @@ struct Hit {
 };
 
 /// The updates of the rows [first, end), sorted by blocks of 2^shift rows; in each block they are
-/// in the order of the sum. They lie in memory of the thread until it sorts others.
+/// in the order of the sum. They lie in memory of the thread until the thread sorts others.
 class SortedHits {
  public:
   SortedHits(const ScatterProblem& p, const std::int32_t* indices, std::int64_t first,
              std::int64_t end, int shift);
   bool are_of(std::int64_t first, std::int64_t end) const { return first_ == first && end_ == end; }
-  /// Per block, then behind the last one: the number of the first hit.
+  /// The number of the first hit of each block, then the number after that of the last hit.
   const std::uint32_t* begins() const { return begins_; }
-  /// Another kAhead hits may be read behind the last one.
+  /// kAhead more hits may be read after the last one.
   const Hit* hits() const { return hits_; }
-  /// The most memory of a thread.
+  /// The most memory that a thread uses.
   static std::int64_t bytes(const ScatterProblem& p, int shift);
 
   static constexpr std::int64_t kAhead = 16;

@@ -1,4 +1,4 @@
-// How updates are joined: as keys, of which the join of two is one operation.
+// How updates are joined: they are turned into keys, and one operation joins two keys.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace tessera::kernels {
 
-/// Of floats or unsigned integers, which wrap.
+/// The sum of floats, or of unsigned integers, which wrap.
 template <typename T>
 struct SumJoin {
   using Element = T;
@@ -23,21 +23,21 @@ struct SumJoin {
   static T value(Key key) { return key; }
 };
 
-/// The join is the maximum of signed integers: keys of floats have their order, with -0 below +0
-/// and NaN above everything. `T`: a float or a signed integer.
+/// The join is the maximum of signed integers. The keys of floats have the order of the floats,
+/// with -0 below +0 and NaN above everything. `T`: a float or a signed integer.
 template <typename T>
 struct ExtremeJoin {
   static constexpr bool kIsFloat = std::is_floating_point_v<T>;
   using Element = T;
   using Key = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
 
-  Key flipped;  ///< bits of keys: all for minima; the sign of integers that are unsigned
+  Key flipped;  ///< bits of keys to flip: all for minima; the sign of unsigned integers
 
   static constexpr Key ordered(Key bits) {
     constexpr Key kMagnitude = std::numeric_limits<Key>::max();
     return bits ^ ((bits >> (8 * sizeof(Key) - 1)) & kMagnitude);
   }
-  /// The neutral element, which is the same for all of them.
+  /// The neutral element, which does not depend on `flipped`.
   static constexpr Key start() {
     if constexpr (kIsFloat) return ordered(std::bit_cast<Key>(-std::numeric_limits<T>::infinity()));
     return std::numeric_limits<Key>::min();
@@ -63,7 +63,7 @@ struct ExtremeJoin {
   }
 };
 
-/// Calls `visit` with the join. Each one takes long to compile, so types of integers share them.
+/// Calls `visit` with the join. A join takes long to compile, so integer types share joins.
 template <typename Visit>
 void with_join(ReduceKind kind, DType dtype, Visit visit) {
   with_type(dtype, [&](auto tag) {

@@ -1,5 +1,5 @@
 // Loops over updates; compiled once per instruction set. They are plain loops, which the compiler
-// makes vectors of: whole rows are cut into chunks whose number of columns it knows.
+// vectorises: whole rows are cut into chunks with a number of columns that it knows.
 
 #if defined(TESSERA_SCATTER_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SCATTER_LOOPS_INL_H_
@@ -19,7 +19,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 using One = std::integral_constant<std::int64_t, 1>;
 
-/// Joins the updates of rows. `Width` is the number of columns: a number, or a type that knows it.
+/// Joins the updates of rows. `Width`: an integer or a constant that is the number of columns.
 template <typename Join, typename Width>
 class RowJoiner {
  public:
@@ -71,7 +71,7 @@ class RowJoiner {
     for (const Hit* hit = begin + 1; hit < end; ++hit) add(sum, term(hit, from));
   }
 
-  /// For many updates: all grains are made, without asking which of them have updates.
+  /// For many updates: computes all grains, without asking which of them have updates.
   void join_by_tables(const Hit* begin, const Hit* end, const T* from, Key* sums) {
     for (std::int64_t grain = 0; grain < grains_; ++grain) clear(sums + grain * width_);
     for (const Hit* hit = begin; hit < end; ++hit) {
@@ -84,8 +84,8 @@ class RowJoiner {
     }
   }
 
-  /// For few updates: grains without one are the neutral element and change nothing, so only those
-  /// with updates are made. The stack holds subtrees of which each is to the left of the next one,
+  /// For few updates: grains without updates are the neutral element and change nothing, so only
+  /// grains with updates are computed. Each subtree on the stack is to the left of the next one,
   /// and higher.
   void join_by_stack(const Hit* begin, const Hit* end, const T* from, Key* sum) {
     int levels[64];  // of the join of a subtree with the one below it
@@ -115,7 +115,7 @@ class RowJoiner {
     while (top > 0) pop();
   }
 
-  /// Also asks for an update that comes later.
+  /// Also prefetches an update that comes later.
   const T* term(const Hit* hit, const T* from) const {
     constexpr std::int64_t kLine = 64 / sizeof(T);
     const T* const later = from + update(hit[SortedHits::kAhead].place) * p_.inner;
@@ -214,7 +214,7 @@ struct TableLoop {
     }
   }
 
-  /// Single columns. Updates of other rows go to the last row, as a branch could not be foreseen.
+  /// For single columns. Updates of other rows go to the last row: a branch would be unpredictable.
   template <typename Join>
   void add_all(Join join, typename Join::Key* table, std::int64_t place, std::int64_t end,
                One) const {
@@ -227,7 +227,7 @@ struct TableLoop {
     };
     if constexpr (std::is_same_v<Key, typename Join::Element>) {
       for (; place < end; ++place) add(update(place), join.key(x[update(place)]));
-    } else {  // keys are made by vectors
+    } else {  // keys are computed with vectors
       constexpr std::int64_t kMany = 128;
       Key keys[kMany];
       for (; place < end; place += kMany) {

@@ -30,8 +30,8 @@ struct RowBlock {
 /// Writes the rows.
 void join_rows(const ScatterProblem& problem, const RowBlock& block);
 
-/// Grains of which each has a table of a range of rows, with one more row for the updates of
-/// others.
+/// Grains, each of which has a table of a range of rows. A table has one more row, for the updates
+/// of other rows.
 struct GrainTables {
   const std::int32_t* indices;  // nullptr: `hits` are the updates of the rows
   const std::byte* updates;
@@ -60,7 +60,7 @@ struct ColumnPart {
 };
 /// Writes the rows.
 void join_column(const ScatterProblem& problem, const ColumnPart& part);
-/// The most memory of a thread that does so.
+/// The most memory that a thread needs for join_column().
 std::int64_t column_bytes(const ScatterProblem& problem, int shift);
 
 }  // namespace tessera::kernels

@@ -18,14 +18,15 @@ namespace {
 
 constexpr std::int64_t kMinPartTerms = std::int64_t{32} * 1024;
 
-/// A plan may choose as many grains where the order does not matter.
+/// The number of grains that a plan chooses where the order does not matter.
 constexpr std::int64_t kFreeGrains = 16;
 
-/// Tables of all grains are made if they have at most this share of the updates.
+/// Every grain has a table of all rows if there are at least this many updates per row of the
+/// tables.
 constexpr std::int64_t kUpdatesPerTableRow = 16;
 
-/// Bytes of a row up to which blocks of rows have tables. Their tables stay in the cache, and may
-/// have this many rows for each update.
+/// Blocks of rows have tables if a row has at most this many bytes. The tables stay in the cache,
+/// and may have kTableRowsPerUpdate rows for each update.
 constexpr std::int64_t kNarrowRow = 32;
 constexpr std::int64_t kBlockBytes = std::int64_t{256} * 1024;
 constexpr std::int64_t kTableRowsPerUpdate = 16;
@@ -36,10 +37,10 @@ std::vector<std::int64_t> even_ends(std::int64_t count, std::int64_t grains) {
   return ends;
 }
 
-/// The range of `count` units of work of a part, in parts of a unit.
+/// What a part does of one unit of work.
 struct Share {
   std::int64_t unit;
-  std::int64_t first, end;  // of as many as there are parts
+  std::int64_t first, end;  // in pieces of the unit, which has as many as there are parts
 };
 
 /// Visits what part `part` of `parts` does of `units` equal units.
@@ -87,7 +88,7 @@ ScatterPlan::ScatterPlan(ScatterProblem problem, int num_workers) : problem_(std
     return;
   }
   if (is_free) p.leaf_ends = {p.count};
-  // Each part reads all indices. So there are fewer of them where an update has few columns.
+  // Each part reads all indices, so there are fewer parts if updates have few columns.
   const bool is_narrow = row_bytes() <= kNarrowRow;
   const std::int64_t lines = units * p.rows.count * p.inner;
   const std::int64_t most =
@@ -177,7 +178,8 @@ std::int64_t column_bytes(const ScatterProblem& p, int shift) {
   const std::int64_t blocks = (p.rows.count >> shift) + 1;
   const auto element = static_cast<std::int64_t>(size_bytes(p.dtype));
   constexpr std::int64_t kRow = sizeof(std::uint32_t);
-  // What is chosen, and the same sorted, where a row is as wide as an element.
+  // The chosen updates, and the same ones sorted; there the row of an update is as wide as an
+  // element.
   return p.count * (kRow + element + 2 * element) +
          grains * (blocks * kRow + ((std::int64_t{1} << shift) + 1) * element);
 }

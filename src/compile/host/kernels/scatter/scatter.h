@@ -25,7 +25,7 @@ struct ScatterProblem {
   std::int64_t count = 0;
   std::vector<std::int64_t> order = {};  // the updates in the order of the sum; empty: as they are
   /// Where the grains end in that order. Terms are added within the grains, and the grains by the
-  /// tree. Empty: the order does not matter to the bits, so that the plan may choose the grains.
+  /// tree. Empty: the order does not change the bits, so the plan may choose the grains.
   std::vector<std::int64_t> leaf_ends = {};
 };
 
@@ -40,7 +40,7 @@ class ScatterPlan {
   /// The size of the memory in which the parts leave partial results; join() combines them after
   /// the last part. 0: the parts write the results themselves and join() has nothing to do.
   std::int64_t scratch_bytes() const;
-  /// Of its own memory, which a thread needs to run a part.
+  /// The size of the memory of its own that a thread needs to run a part.
   std::int64_t thread_bytes() const;
   void run(const std::int32_t* indices, const std::byte* updates, std::byte* result,
            std::byte* scratch, int part) const;
@@ -49,7 +49,7 @@ class ScatterPlan {
  private:
   /// How the updates are visited.
   enum class Way : std::uint8_t {
-    rows,    // sorted by rows, each of which is joined where it stands
+    rows,    // sorted by rows, each of which is joined in its place
     blocks,  // sorted by blocks of rows; each grain has a table of the block
     tables,  // as they are; each grain has a table of all rows
     parts,   // as they are, in one grain; each part has a table of its rows
@@ -64,7 +64,7 @@ class ScatterPlan {
                   std::byte* scratch, int part) const;
   std::int64_t row_bytes() const;
   std::int64_t bytes_of(std::int64_t rows) const { return rows * row_bytes(); }
-  /// Of the tables of all grains.
+  /// The size of the tables of all grains.
   std::int64_t tables_bytes(std::int64_t rows) const;
 
   ScatterProblem problem_;

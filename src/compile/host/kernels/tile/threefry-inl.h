@@ -22,7 +22,7 @@ struct Counters {
   V x0[std::size_t{kVectors}];
   V x1[std::size_t{kVectors}];
 
-  // With a threefry_schedule.
+  // `schedule` is a threefry_schedule().
   HWY_INLINE void encrypt(const std::uint32_t* schedule) {
     add(schedule[0], schedule[1]);
     group<0>(schedule);

@@ -1,4 +1,4 @@
-// Sums of the columns of tiles, or of all their elements: the grains of the dimensions of rows.
+// Sums of the columns of tiles, or of all their elements, by the grains of the dimensions of rows.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace tessera::kernels::tiles {
 
-/// Adds the rows of dense tiles to one row of sums per grain. Where the columns are summed as well,
-/// a row of sums has the 16 lanes of each grain of columns, see ReduceProblem.
+/// Adds the rows of dense tiles to one row of sums per grain. If the columns are summed as well, a
+/// row of sums has the 16 lanes of each grain of columns, see ReduceProblem.
 ///
 /// The leading dimensions are cut into units of whole grains, which threads can share. The other
-/// dimensions are passed in memory order, so a unit keeps the sums of all their grains.
+/// dimensions are visited in memory order, so a unit keeps the sums of all their grains.
 class ColumnGrains {
  public:
-  /// `cuts` are those of the dimensions of rows, outermost first. The units are at least
-  /// `num_wanted` if there are as many grains. `last_cuts`: those of the columns, or nothing if
-  /// each has a sum of its own.
+  /// `cuts` are those of the dimensions of rows, outermost first. There are at least `num_wanted`
+  /// units if there are as many grains. `last_cuts` are those of the columns, or empty if each
+  /// column has a sum of its own.
   ColumnGrains(std::vector<std::vector<std::int64_t>> cuts, std::int64_t columns,
                std::vector<std::int64_t> last_cuts, std::int64_t num_wanted);
 
@@ -47,7 +47,7 @@ class ColumnGrains {
       if (d == static_cast<std::size_t>(-1)) return;
     }
   }
-  /// The grains of rows of one of these ranges. A tile has its rows one after another.
+  /// Finds the grains of the rows of one of these ranges. A tile has its rows one after another.
   void find_runs(std::int64_t row, std::int64_t rows, std::vector<ColumnRun>& runs) const;
   void add(std::span<const ColumnRun> runs, const float* tile, float* sums) const;
   /// Adds up the sums of a unit as far as the tree allows, and keeps the nodes.

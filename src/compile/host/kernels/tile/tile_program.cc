@@ -42,11 +42,11 @@ struct Scratch {
   std::vector<const void*> streams;  // prefetched by the chain that is running
   std::array<std::int64_t, kTileSize> starts;
   std::vector<float> column_sums;  // of the grains of a unit, register after register
-  std::vector<float> nodes;        // of column sums, if one part makes them
+  std::vector<float> nodes;        // of column sums, if one part computes them
   std::vector<ColumnRun> runs;     // of the tile
 };
 
-// Makes the column sums from the nodes of all units.
+// Computes the column sums from the nodes of all units.
 void join_columns(const Plan& plan, float* nodes, std::span<std::byte* const> buffers) {
   for (const auto& sum : plan.program.column_sums) {
     plan.column_grains->join(nodes, reinterpret_cast<float*>(buffers[at(sum.buffer)]));

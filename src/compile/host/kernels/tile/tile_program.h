@@ -121,9 +121,9 @@ class TilePlan {
   /// `buffers` are indexed by the buffer numbers of the accesses. A stored buffer may be the same
   /// memory as a loaded one if both have the same access.
   void run(std::span<std::byte* const> buffers, int part) const;
-  /// The size of the memory that all parts and join() share. 0: a single part makes the sums.
+  /// The size of the memory that all parts and join() share. 0: a single part computes the sums.
   std::int64_t scratch_bytes() const;
-  /// Makes the column sums from what the parts left in the scratch memory.
+  /// Computes the column sums from what the parts left in the scratch memory.
   void join(std::span<std::byte* const> buffers) const;
 
  private:

@@ -32,8 +32,8 @@ ChainOrder::ChainOrder(const TileProgram& program, std::span<const std::size_t> 
   }
 }
 
-// Emits the step that makes `reg` right after the steps that make its inputs, so that the last one
-// of these inputs is still in vector registers.
+// Emits the step that writes `reg` right after the steps that write its inputs, so that the last of
+// these inputs is still in vector registers.
 void ChainOrder::visit(int reg) {
   const std::size_t made_by = std::exchange(maker_[at(reg)], kNone);
   if (made_by == kNone) return;

@@ -43,7 +43,7 @@ struct Chain {
   std::size_t num_blocks() const { return registers.size() + temporaries.size(); }
 };
 
-/// The chains that take the least time for so many elements.
+/// The chains that take the least time for `size` elements.
 inline const ChainKernels& chain_kernels_for(std::size_t size, bool is_wide) {
   constexpr std::size_t kMostShortBlocks = 4;
   const ChainKernels& of_few = chain_kernels({.is_wide = is_wide, .is_short = true});
@@ -55,7 +55,7 @@ inline std::size_t num_blocks(std::size_t size, const ChainKernels& kernels) {
   return (size + kernels.block - 1) / kernels.block;
 }
 
-/// How many elements the memory of `size` elements needs, of which chains read whole blocks.
+/// How many elements the memory for `size` elements must have, because chains read whole blocks.
 inline std::size_t padded_size(std::size_t size) {
   std::size_t padded = 0;
   for (const bool is_wide : {false, true}) {

@@ -19,7 +19,7 @@ bool is_transposed(const Rows& rows) {
          std::abs(rows.starts[1] - rows.starts[0]) < std::abs(rows.stride);
 }
 
-// Calls run(first, count) for rows of which each is one element behind the one before.
+// Calls run(first, count) for rows each of which begins one element after the row before it.
 template <class Run>
 void for_each_run(const Rows& rows, const Run& run) {
   for (std::int64_t first = 0, end = 0; first < rows.rows; first = end) {

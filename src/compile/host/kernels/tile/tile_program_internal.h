@@ -95,7 +95,7 @@ void fill_rows(std::size_t element_bytes, const std::byte* values, std::int64_t 
 inline void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n) {
   fill_rows(element_bytes, value, 1, n, to);
 }
-/// memcpy of lengths that are mostly those of one or two elements.
+/// memcpy for lengths that are mostly those of one or two elements.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == sizeof(std::uint32_t)) {
     std::memcpy(to, from, sizeof(std::uint32_t));

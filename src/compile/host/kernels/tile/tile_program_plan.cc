@@ -104,10 +104,10 @@ class Planner {
     for (const TileStep& step : program_.steps) plan_.dtypes[at(step.output)] = step.out_dtype;
   }
 
-  // Steps on whole tiles go to chains if their kernels have stages: at each level there is one
-  // narrow chain and one wide one. A step that depends on a reduction of results of a chain, on
-  // another step outside of chains that does, or on a chain of the other width, belongs to the next
-  // level. Steps on a single element, or on one element per row, are separate instructions.
+  // Steps on whole tiles go to chains if their kernels have stages. Each level has one narrow chain
+  // and one wide one. A step belongs to the next level if it depends on a reduction of the results
+  // of a chain, on another step outside of chains that depends on one, or on a chain of the other
+  // width. Steps on a single element, or on one element per row, are separate instructions.
   void sort_steps() {
     level_.assign(num_registers_, 0);
     is_chained_.assign(num_registers_, false);
@@ -130,7 +130,7 @@ class Planner {
     find_row_operands();
   }
 
-  // Steps that may be in either chain go to that of their inputs.
+  // Steps that may be in either chain go to the chain of their inputs.
   bool is_wide(const TileStep& step) const {
     if (!step.kernel->is_stage(true)) return false;
     const auto is_input_wide = [&](int reg) { return is_chained_[at(reg)] && is_wide_[at(reg)]; };
@@ -145,7 +145,7 @@ class Planner {
   }
 
   // Finds expanded registers that chains can read row by row, so that the expanded tile is never
-  // written. This pays only if rows fill the blocks of the chain.
+  // written. This pays off only if rows fill the blocks of the chain.
   void find_row_operands() {
     row_of_.assign(num_registers_, -1);
     const auto block = static_cast<std::int64_t>(chain_kernels().block);

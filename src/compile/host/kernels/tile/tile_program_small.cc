@@ -49,7 +49,8 @@ class SmallProgram::Builder {
   }
 
  private:
-  // Of scalars: chains read the same block for all elements, steps and expansions the element.
+  // Counts how often scalars are repeated: chains read one block for all elements, while steps and
+  // expansions read the single element.
   void count_repeated() {
     repeated_.assign(homes_.size(), 0);
     for (const Chain& chain : plan_.chains) {
@@ -90,7 +91,7 @@ class SmallProgram::Builder {
     row_starts(plan_.space, linear, small_.tile_, lines.starts.data());
     return lines;
   }
-  /// Those of a whole tile, or the first one if all are alike.
+  /// The values of a whole tile, or only the first one if all are alike.
   Lines lines_of(const Linear& linear, const Home& home) const {
     Lines lines = lines_of(linear, home.is_scalar ? 1 : small_.tile_.columns);
     if (home.is_scalar) lines.starts.resize(1);

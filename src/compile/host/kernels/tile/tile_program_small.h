@@ -92,7 +92,7 @@ class SmallProgram {
   /// Calls fill(start, stride, where to, how many) for each line.
   template <class Fill>
   void generate(const Lines& lines, const Home& home, const Fill& fill) const;
-  /// Repeats the element of a scalar for those who read blocks.
+  /// Repeats the element of a scalar for readers of whole blocks.
   void spread(const Home& home) const;
 
   const Plan& plan_;

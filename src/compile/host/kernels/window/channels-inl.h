@@ -57,8 +57,8 @@ HWY_INLINE void ForEachVector(std::int64_t begin, std::int64_t end, Vectors vect
   for (; i < end; ++i) vectors(one, std::integral_constant<int, 1>(), i);
 }
 
-/// Sums of rows, `kCount` vectors of each, with the numbers `i` of all vectors. Every loop is a
-/// fold over constants, so that the compiler can keep them in registers.
+/// The sums of some rows, `kCount` vectors of each. `i` are the numbers of all vectors. Every loop
+/// is a fold over constants, so that the compiler can keep the sums in registers.
 template <int kCount, class D, class Numbers>
 struct SumsOf;
 
@@ -95,7 +95,8 @@ struct SumsOf<kCount, D, std::integer_sequence<int, i...>> {
 template <int kRows, int kCount, class D>
 using Sums = SumsOf<kCount, D, std::make_integer_sequence<int, kRows * kCount>>;
 
-/// Prefetches what the next rows read first and write: `kFloats` of each from `a` and `c` on.
+/// Prefetches what the next rows are the first to read, and what they write: `kFloats` per row,
+/// counted from `a` and `c`.
 template <int kRows, std::int64_t kFloats>
 HWY_INLINE void AskForRows(const ManyRows& many, std::int64_t row, const float* a, const float* c) {
   if (row + kRows > static_cast<std::int64_t>(many.a.size())) return;
@@ -108,7 +109,7 @@ HWY_INLINE void AskForRows(const ManyRows& many, std::int64_t row, const float* 
   }
 }
 
-/// `kRows` rows of results from `row` on, `kCount` vectors of each.
+/// Computes `kRows` rows of results from `row` on, `kCount` vectors of each.
 template <int kRows, int kCount, class D>
 HWY_INLINE void SumRows(D /*d*/, const ManyRows& many, std::int64_t row, const float* a,
                         const float* b, float* c) {

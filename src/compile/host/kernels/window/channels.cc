@@ -64,7 +64,7 @@ bool is_by_channel(const GemmProblem& p, std::size_t channels) {
          p.pieces == 1 && p.row_ends.empty() && are_adjacent(p.a.batch) && are_adjacent(p.b.batch);
 }
 
-/// Empty if too many nodes would wait.
+/// Empty if too many nodes would wait on the stack.
 std::optional<ManyRows> many_rows(const GemmProblem& p) {
   gemm::TreeProgram tree = gemm::make_tree_program(p.leaf_ends, 1, kMostTerms, 1, false);
   if (tree.stack_depth > channels::kMostWaiting) return std::nullopt;
@@ -82,13 +82,13 @@ std::optional<ManyRows> many_rows(const GemmProblem& p) {
   return many;
 }
 
-/// The terms of a grain, row by row, as runs of the elements of B that they meet. Each row has its
-/// elements of B in ascending order.
+/// Turns the terms of a grain, given row by row, into runs of the elements of B by which they are
+/// multiplied. Each row has its elements of B in ascending order.
 class Runs {
  public:
   explicit Runs(FewRows& few) : few_(few) {}
 
-  /// Where a row is among its terms [next, end) of a problem.
+  /// The position of a row in its terms: those of `p` in [next, end) are left.
   struct Cursor {
     const GemmProblem* p;
     std::int64_t a;  // of the row
@@ -178,7 +178,7 @@ FewRows few_rows(std::span<const GemmProblem> problems) {
     }
     few.rows = row;
     runs.add_grain(std::move(rows));
-    // Like a binary counter; at the end all that wait are added, the last ones first.
+    // Works like a binary counter. At the end all waiting nodes are added, the last ones first.
     few.waiting = std::max(few.waiting, waiting + 1);
     std::int32_t merges = 0;
     for (std::int64_t bits = grain; (bits & 1) != 0; bits >>= 1) ++merges;
@@ -239,7 +239,7 @@ std::optional<ChannelProducts> ChannelProducts::of(std::span<const GemmProblem> 
   auto state = std::make_unique<State>();
   state->channels = std::ssize(problems[0].a.batch);
   if (!state->plan(problems)) return std::nullopt;
-  // Parts of few rows are vectors of channels.
+  // If there are few rows, parts are vectors of channels.
   const std::int64_t most =
       state->many.empty() ? gemm::ceil_div(state->channels, 16) : state->flops;
   state->num_parts = num_parts_for(num_workers, state->flops, kPartFlops, most);

@@ -11,12 +11,12 @@
 
 namespace tessera::kernels {
 
-/// Matrix products on the same buffers with one column and a batch per channel, where the elements
-/// of the channels are next to each other. Vectors hold channels, so that every element is read
-/// where it lies. The bits are those of GemmPlan.
+/// Matrix products on the same buffers with one column, and one batch per channel, where channels
+/// are adjacent in memory. Each lane of a vector holds a channel, so that every element is read in
+/// place. The results have the bits of GemmPlan.
 class ChannelProducts {
  public:
-  /// Empty if the problems are not of this kind, or have both many rows and many terms.
+  /// Empty if the problems are not of this kind, or if they have both many rows and many terms.
   static std::optional<ChannelProducts> of(std::span<const GemmProblem> problems, int num_workers);
   ~ChannelProducts();
   ChannelProducts(ChannelProducts&&) noexcept;

@@ -19,7 +19,7 @@ struct ManyRows {
   std::int64_t a_last = 0;              // the largest of a_k
 };
 
-/// Terms of some rows that meet the same elements of B, which are equally spaced.
+/// Terms of some rows that are multiplied by the same elements of B, which are equally spaced.
 struct Run {
   std::int64_t b, b_step, a_step, count;
   std::int32_t first, rows;  // of `meets`
@@ -29,7 +29,7 @@ struct Meets {
   std::int64_t a;  // the first element
   std::int32_t row;
 };
-/// A grain: the sums of these runs are a leaf of all rows.
+/// A grain: the sum of these runs is a leaf in the tree of each row.
 struct Grain {
   std::size_t end;          // of the runs
   std::int32_t merges = 0;  // nodes on the stack that are added to it
@@ -41,14 +41,15 @@ struct FewRows {
   std::vector<Meets> meets;
   std::vector<Grain> grains;
   std::int64_t rows = 0;
-  std::int64_t waiting = 0;  // the most nodes on the stack, with the one in work
+  std::int64_t waiting = 0;  // the most nodes on the stack, with the current one
 };
 
-/// Channels [begin, end) of rows [first, last). `c_channels` has where the channels of a row are.
+/// Computes all channels of rows [first, last).
 void run_many(const ManyRows& many, std::int64_t channels, std::int64_t first, std::int64_t last,
               const float* a, const float* b, float* c);
-/// Channels [begin, end). Nodes of a row are `end - begin` floats, and those of all rows are next
-/// to each other; `nodes` has room for `waiting` times that. The result is in the first one.
+/// Computes channels [begin, end) of all rows. A node of one row is `end - begin` floats, and the
+/// nodes of all rows are adjacent. `nodes` has room for `waiting` times that. The result is in the
+/// first of these places.
 void run_few(const FewRows& few, std::int64_t begin, std::int64_t end, const float* a,
              const float* b, float* nodes);
 

@@ -15,8 +15,8 @@ namespace {
 using Offsets = std::vector<std::int64_t>;
 using testing::Random;
 
-/// Problems as those of the classes of windows of a depthwise convolution: terms in ascending
-/// order of both operands, some of which a class lacks.
+/// Problems like those of the classes of windows of a depthwise convolution. Terms are in ascending
+/// order of both operands, and a class lacks some of them.
 struct Case {
   std::vector<GemmProblem> problems;
   std::vector<float> a, b;

@@ -21,8 +21,8 @@ constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostColumns = 64;
 constexpr std::int64_t kMostSteps = 1024;  // of a piece, unless a grain has more
 
-/// Which products are worth copies, and how large these are. Products with fewer rows take too
-/// little time beside that of their copies.
+/// Which products are worth copies, and how large the copies are. Products with fewer rows take too
+/// little time compared with the copies.
 struct Limits {
   std::int64_t fewest_rows;
   std::int64_t unit_of_columns;
@@ -33,7 +33,7 @@ Limits limits_of_floats() {
   return {.fewest_rows = 32, .unit_of_columns = gemm::kernels().lanes, .part_of_l2 = 2};
 }
 
-// Without copies, each product makes words of its own, so they pay sooner.
+// Without copies, each product makes its own words, so copies pay off sooner.
 Limits limits_of_words() { return {.fewest_rows = 8, .unit_of_columns = 1, .part_of_l2 = 4}; }
 
 thread_local gemm::Scratch t_gathered;
@@ -55,8 +55,8 @@ bool is_gathered(const GemmProblem& p, const GemmProblem& first, const Limits& l
          follow_each_other(p.b.outer);
 }
 
-/// Adds products with adjacent rows. Those of elements of a window that meet the same terms are one
-/// product, whose rows have each element in turn.
+/// Adds products with adjacent rows. Elements of a window that are multiplied by the same terms are
+/// one problem, whose rows are those of each element in turn. It becomes one product per element.
 void add_adjacent(const GemmProblem& p, std::vector<GemmProblem>& products) {
   const Offsets& outer = p.a.outer;
   const auto next =
@@ -73,8 +73,8 @@ void add_adjacent(const GemmProblem& p, std::vector<GemmProblem>& products) {
   }
 }
 
-/// Where rows are in C if they are cut into parts of this size that differ in nothing else: the
-/// distance of the parts. Empty if they do differ.
+/// If the rows are cut into parts of this size, and a constant distance leads from the rows in C of
+/// each part to those of the next part: this distance. Otherwise empty.
 std::optional<std::int64_t> distance_of_parts(std::span<const GemmProblem> problems,
                                               std::int64_t rows_of_part) {
   const std::int64_t rows = std::ssize(problems[0].a.outer);
@@ -101,8 +101,8 @@ struct ProductGroup {
 
 }  // namespace
 
-/// A part has some of the rows of a group of products. Other rows need other columns of A, and all
-/// groups and parts copy B for themselves, so parts are as large as possible.
+/// A part has some of the rows of a group of products. Different rows need different columns of A,
+/// but each group and each part copies B for itself. So parts are as large as possible.
 struct GatheredProducts::State {
   gemm::WordsKernel make_words = nullptr;  // nullptr: products of floats
   Limits limits;
@@ -132,7 +132,8 @@ bool GatheredProducts::State::cut_rows(std::span<const GemmProblem> problems, in
   return distance.has_value();
 }
 
-// The last products are those that all groups share: this one has the rows `of_shared` of them.
+// Adds a group of `products`, followed by the products that all groups share. This group computes
+// only the rows `of_shared` of the shared ones.
 bool GatheredProducts::State::add_group(std::vector<GemmProblem> products,
                                         std::span<const GemmProblem> shared,
                                         const gemm::Range& of_shared) {
@@ -174,8 +175,8 @@ std::optional<GatheredProducts> GatheredProducts::State::make(std::unique_ptr<St
   const std::int64_t groups =
       std::clamp<std::int64_t>(gemm::ceil_div(num_workers, state->row_parts), 1, count);
   const gemm::Range rows{0, state->rows_of_part};
-  // What is left when all groups have as many products as the others is cut along its rows. Plans
-  // with fewer rows would not go through the pieces together with the others.
+  // All groups have equally many products; the products that are left over are cut along their
+  // rows. Plans with fewer rows would not go through the pieces together with the others.
   const bool can_cut = rows.size() % groups == 0 && rows.size() / groups > gemm::kMostFewRows;
   const std::int64_t left = can_cut ? count % groups : 0;
   for (std::int64_t i = 0; i < groups; ++i) {

@@ -10,16 +10,17 @@
 
 namespace tessera::kernels {
 
-/// Matrix products on the same buffers, one per element of a window. Their terms are far apart, and
-/// often at distances that compete for the same lines of the caches. So a few grains at a time, the
-/// elements that any of the products reads are copied next to each other, once for all of them.
-/// Those of bf16 are copied as words of two terms. The bits are those of GemmPlan.
+/// Matrix products on the same buffers, one per element of a window. Their terms are far apart in
+/// memory, often at distances that compete for the same cache lines. So the elements that any of
+/// the products reads are copied next to each other, once for all products, a few grains at a time.
+/// Elements of bf16 are copied as words of two terms. The results have the bits of GemmPlan.
 class GatheredProducts {
  public:
-  /// Empty if the problems are not of this kind, or copies would cost more than they save.
+  /// Empty if the problems are not of this kind, or if copies would cost more than they save.
   static std::optional<GatheredProducts> of(std::span<const GemmProblem> problems, int num_workers,
                                             const CacheSizes& caches = {});
-  /// For bf16 operands and DotUnit::avx512_bf16; also empty if this machine does not have it.
+  /// For bf16 operands and DotUnit::avx512_bf16. Also empty if this machine does not have that
+  /// unit.
   static std::optional<GatheredProducts> of_pairs(std::span<const GemmProblem> problems,
                                                   int num_workers, const CacheSizes& caches = {});
   ~GatheredProducts();

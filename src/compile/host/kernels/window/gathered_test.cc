@@ -32,8 +32,8 @@ std::vector<float> values(Random& random, std::int64_t count) {
 /// The gradient of the kernel of a convolution with windows of `wide` elements over rows of an
 /// array, with as much padding: a product per element of the window, with the terms that the array
 /// has. The sum goes over the rows of a block of columns before it goes on to the next block.
-/// With `in_pairs`, the second one of a pair of rows comes first at each of its columns, and a last
-/// row without another one comes after the pairs.
+/// With `in_pairs`, the second row of a pair comes first at each of its columns, and a last row
+/// without a partner comes after the pairs.
 struct Case {
   std::int64_t channels, features, wide, rows, columns, grains;
   std::int64_t x_step, y_step;  // between neighbours, at least channels and features
@@ -187,8 +187,8 @@ std::vector<std::uint32_t> bits_of_numbers(std::vector<float> values) {
   return bits(values);
 }
 
-/// Joins products whose terms have the same distances, as those of windows without padding do: the
-/// rows of one have each element of the window in turn.
+/// Joins products whose terms have the same distances, like those of windows without padding. The
+/// rows of the joined product are those of each element of the window in turn.
 void join_elements(Case& made) {
   std::vector<GemmProblem> joined;
   for (GemmProblem& p : made.problems) {

@@ -68,7 +68,7 @@ class Numbering {
     cell.last = order_.back();
     return true;
   }
-  /// Those added since the last call follow each other in the order of memory.
+  /// Numbers the vectors that were added since the last call in the order of memory.
   void sort() {
     std::sort(order_.begin() + sorted_, order_.end(), [&](std::int32_t x, std::int32_t y) {
       return seen_[at(x)].source < seen_[at(y)].source;
@@ -99,7 +99,7 @@ class Numbering {
   };
   struct Seen {
     Source source;
-    std::int32_t before = -1;  // with the same cell
+    std::int32_t before = -1;  // the previous one in the same cell
     std::int32_t number = 0;
   };
   Cell& cell_of(const Source& source) { return cells_[at((source.first - least_) / width_)]; }
@@ -112,14 +112,15 @@ class Numbering {
   std::int64_t sorted_ = 0;
 };
 
-/// Which term of B is the second one of each first one. All products have the same.
+/// For each term of B that is the first one of a pair, the second one. All products have the same
+/// pairs.
 class Partners {
  public:
   Partners(const gemm::Range& range, std::int64_t width)
       : least_(range.begin), width_(width), partner_(at((range.size() - 1) / width + 1), kUnseen) {}
 
-  /// Whether two terms that follow each other in the sum are taken together. They are told to
-  /// expect each other the first time.
+  /// Whether two consecutive terms of the sum are taken together. When both are seen for the first
+  /// time, they become partners.
   bool are_together(std::int64_t offset, std::int64_t next) {
     std::int64_t& partner = of(offset);
     if (partner == kUnseen && of(next) == kUnseen) {

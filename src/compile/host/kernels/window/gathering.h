@@ -16,7 +16,7 @@ using Offsets = std::vector<std::int64_t>;
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// Rows of A that are next to each other in a copy: a line.
+/// Rows of A that are adjacent in a copy: a cache line.
 inline constexpr std::int64_t kRowBlock = 16;
 
 /// A vector of a copy: a vector of an operand, or words of two vectors of terms.
@@ -33,8 +33,8 @@ struct SourceRun {
   std::int64_t step, count;
 };
 
-/// Where the vectors that a piece of an operand consists of come from. The copy is cut into blocks
-/// of columns; the vector with the number p has the p-th place in each.
+/// Where the vectors of the pieces of an operand come from. A copy is cut into blocks of columns;
+/// the vector with the number p has the p-th place in each block.
 struct Copies {
   std::int64_t width = 0;                  // of a vector
   std::int64_t block = 0;                  // columns of a block
@@ -44,7 +44,7 @@ struct Copies {
   std::vector<SourceRun> runs = {};
   std::vector<std::size_t> ends = {};  // of the runs of each piece
 
-  // Blocks at a distance of a power of two would compete for the same lines.
+  // Blocks at a distance of a power of two would compete for the same cache lines.
   std::int64_t block_floats() const { return most * block + gemm::kPanelGap; }
   std::int64_t floats() const { return gemm::ceil_div(width, block) * block_floats(); }
   std::int64_t place_of_column(std::int64_t column) const {
@@ -59,7 +59,7 @@ struct Copies {
                      float* to) const;
 };
 
-/// A product, and where the second terms of its steps are if they are words.
+/// A product and, if its steps are words, where their second terms are.
 struct Reads {
   GemmProblem problem;
   Offsets second_a = {}, second_b = {};
@@ -71,12 +71,12 @@ class Gathering {
  public:
   explicit Gathering(std::span<const GemmProblem> given);
 
-  /// Takes the terms of each grain in twos, the same ones for all products wherever they have both.
-  /// The sums are not changed: a unit that takes pairs adds one term after the other, and a term
-  /// may be alone.
+  /// Takes the terms of each grain in pairs, the same pairs in all products that have both terms.
+  /// This does not change the sums: a unit that takes pairs adds one term after the other, and a
+  /// term may be alone.
   void take_pairs(gemm::WordsKernel make_words);
-  /// Copies are made of subtrees of about `most_steps`, and take at most this many floats. Returns
-  /// false if that is impossible.
+  /// Copies are made of subtrees of about `most_steps` steps, and take at most `most_floats`.
+  /// Returns false if that is impossible.
   bool run(std::int64_t most_floats, std::int64_t most_steps);
 
   std::vector<Reads> products;

@@ -25,7 +25,7 @@ struct Sum {
   }
 };
 
-/// As better(): NaN wins, and -0 is below +0. Equal numbers have the same bits, except zeros.
+/// Like better(): NaN wins, and -0 is below +0. Equal numbers have the same bits, except zeros.
 template <ReduceKind kKind>
 struct Extreme {
   template <class D, class V>
@@ -101,7 +101,7 @@ void FindInWindows(const WindowRows& rows, float fill, const float* from, const 
           values[i] = hn::LoadU(d, wanted + result + i * kLanes);
           found[i] = hn::Set(di, -1);
         }
-        // From the last to the first, so that the first one stays.
+        // From the last to the first, so that the first match is the one that stays.
         for (std::size_t k = rows.offsets.size(); k-- > 0;) {
           const auto number = hn::Set(di, rows.numbers[k]);
           for (int i = 0; i < kCount; ++i) {
@@ -129,7 +129,7 @@ void SumTaken(const WindowRows& rows, const std::int32_t* taken, const float* va
         constexpr int kCount = decltype(count)::value;
         constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
         const hn::RebindToSigned<decltype(d)> di;
-        // -0.0 changes no term; a missing one is +0.0.
+        // Starting from -0.0 changes no sum; a missing term is +0.0.
         const auto start = rows.missing >= 0 ? hn::Zero(d) : hn::Set(d, -0.0f);
         hn::Vec<decltype(d)> sums[std::size_t{kCount}];
         for (int i = 0; i < kCount; ++i) sums[i] = start;

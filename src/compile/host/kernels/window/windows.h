@@ -8,14 +8,15 @@
 
 namespace tessera::kernels {
 
-/// Rows of `columns` results. Each result belongs to the elements at `offsets` from its place in
-/// the operand, in their order. Places move by `stride` from row to row, and by 1 along a row.
+/// Rows of `columns` results. Each result is computed from the elements at `offsets` from its place
+/// in the operand, in the order of `offsets`. Places move by `stride` from row to row, and by 1
+/// along a row.
 struct WindowRows {
   std::span<const std::int64_t> offsets;  ///< at least one in a reduction
   std::int64_t rows = 0;
   std::int64_t stride = 0;
   std::int64_t columns = 0;
-  /// Between rows of results; 0: they are next to each other.
+  /// The distance between rows of results; 0: they are adjacent.
   std::int64_t result_stride = 0;
   /// The number, in the window, of the first element that the operand lacks; -1: it has all.
   std::int32_t missing = -1;
@@ -25,16 +26,18 @@ struct WindowRows {
   std::int64_t result_step() const { return result_stride == 0 ? columns : result_stride; }
 };
 
-/// Sum, max or min. Missing elements are +0.0, which makes a sum of -0.0 +0.0, or change nothing.
+/// Sum, max or min. In a sum, missing elements are +0.0, which turns a sum of -0.0 into +0.0. They
+/// do not change a max or min.
 void reduce_windows(ReduceKind kind, const WindowRows& windows, const float* from, float* to);
 
-/// The number of the first element that equals the element of `wanted` in the place of the result;
-/// -1 if there is none. Missing elements are `fill`.
+/// For each result, the number of the first element that equals the element of `wanted` in the
+/// place of the result; -1 if there is none. Missing elements are `fill`.
 void find_in_windows(const WindowRows& windows, float fill, const float* from, const float* wanted,
                      std::int32_t* to);
 
-/// The operand has a number and a value per window, and the elements are the windows that meet a
-/// result: sums the values of those whose number is that of the element, and +0.0 for the others.
+/// Here the operand has a number and a value per window, and the elements of a result are the
+/// windows that contain it. Sums the values of the windows whose number is that of the element, and
+/// +0.0 for the others.
 void sum_taken(const WindowRows& windows, const std::int32_t* taken, const float* values,
                float* to);
 
