@@ -116,17 +116,25 @@ std::string name_of(const bytecode::Module& module) {
   return std::string(name);
 }
 
-/// The floats of 8 bits among arguments and results, which have the same numbers in both modules.
-void note_floats(const bytecode::Module& given, const Operation& main, Imported& result) {
-  const auto name_of_floats = [&](ValueNumber value) -> std::string {
-    const bytecode::Type& type = *given.value_types[value];
+/// The types of the floats of 8 bits among these values; empty texts for others.
+std::vector<std::string> floats_among(const bytecode::Module& module,
+                                      const std::vector<ValueNumber>& values) {
+  std::vector<std::string> names;
+  for (const ValueNumber value : values) {
+    const bytecode::Type& type = *module.value_types[value];
     const bool is_float8 = float8_format(type).kind != bytecode::ScalarKind::none;
-    return is_float8 ? std::string(type.types[0]->name) : "";
-  };
-  for (const ValueNumber value : main.regions[0].arguments)
-    result.argument_floats.push_back(name_of_floats(value));
-  for (const ValueNumber value : returned_by(main))
-    result.result_floats.push_back(name_of_floats(value));
+    names.emplace_back(is_float8 ? type.types[0]->name : "");
+  }
+  return names;
+}
+
+/// `given`: the module with these floats.
+void note_floats(const bytecode::Module& given, Imported& result) {
+  ModuleContext context{.module = given};
+  collect_functions(context);
+  const Operation& main = *context.functions.at("main");
+  result.argument_floats = floats_among(given, main.regions[0].arguments);
+  result.result_floats = floats_among(given, returned_by(main));
 }
 
 /// Per result: the argument whose memory it takes, or -1.
@@ -165,7 +173,7 @@ Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
   add_constants(context, main, frame, result);
   Values outputs = frame.block(main.regions[0]);
   place_results(context, main, frame, outputs, result);
-  note_floats(given, main, result);
+  note_floats(given, result);
   result.replaces = replaced_arguments(main, outputs.size());
   frame.builder().set_outputs(std::move(outputs));
   result.function = ops::sum_products_after_loops(std::move(result.function));
