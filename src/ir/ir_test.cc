@@ -300,7 +300,7 @@ TEST(Verify, FindsEveryBrokenRule) {
   EXPECT_BROKEN(f, "exp");
   f = good;
   f.values[1].sharding = replicated_sharding(2);
-  EXPECT_BROKEN(f, "another rank");
+  EXPECT_BROKEN(f, "different ranks");
   f = good;
   f.mesh = make_mesh({{"a", 2}});
   f.values[1].sharding = Sharding{{{0}}, {0}};

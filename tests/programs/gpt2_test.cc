@@ -189,7 +189,7 @@ TEST_F(Gpt2Files, HaveAConfigurationOfGpt2) {
   EXPECT_EQ(config_error({{"layer_norm_epsilon", -1}}),
             "layer_norm_epsilon is not a number above 0");
   EXPECT_EQ(config_error({{"activation_function", "mish"}}).substr(0, 30),
-            "activation_function mish; know");
+            "activation_function mish; supp");
   EXPECT_EQ(config_error({{"scale_attn_weights", false}}), "scale_attn_weights is false");
   EXPECT_EQ(config_error({{"add_cross_attention", 1}}), "add_cross_attention is not true or false");
   EXPECT_EQ(config_error({{"eos_token_id", 513}}), "eos_token_id is not the id of a token");
