@@ -142,13 +142,6 @@ enum class ElementType : int {
   bf16 = 13,
   c64 = 14,
   c128 = 15,
-  f8e5m2 = 16,
-  f8e4m3fn = 17,
-  f8e4m3b11fnuz = 18,
-  f8e5m2fnuz = 19,
-  f8e4m3fnuz = 20,
-  f8e4m3 = 26,
-  f8e3m4 = 27,
 };
 
 struct Version {

@@ -25,15 +25,10 @@ abi::ElementType element_type(DType dtype) {
 }
 
 abi::ElementType float8_type(std::string_view name) {
-  using Type = abi::ElementType;
-  static const std::map<std::string_view, Type> kTypes = {{"f8E3M4", Type::f8e3m4},
-                                                          {"f8E4M3", Type::f8e4m3},
-                                                          {"f8E4M3B11FNUZ", Type::f8e4m3b11fnuz},
-                                                          {"f8E4M3FN", Type::f8e4m3fn},
-                                                          {"f8E4M3FNUZ", Type::f8e4m3fnuz},
-                                                          {"f8E5M2", Type::f8e5m2},
-                                                          {"f8E5M2FNUZ", Type::f8e5m2fnuz}};
-  return kTypes.at(name);
+  static const std::map<std::string_view, int> kNumbers = {
+      {"f8E5M2", 16},     {"f8E4M3FN", 17}, {"f8E4M3B11FNUZ", 18}, {"f8E5M2FNUZ", 19},
+      {"f8E4M3FNUZ", 20}, {"f8E4M3", 26},   {"f8E3M4", 27}};
+  return abi::ElementType{kNumbers.at(name)};
 }
 
 }  // namespace tessera::run::pjrt
