@@ -1,4 +1,5 @@
-// Turns the tree over the grains into a program for a stack machine.
+// Turns the tree over the grains into a program for a stack machine, and lets the chunks of that
+// program share the tables of their steps.
 #include <algorithm>
 #include <bit>
 #include <unordered_map>
