@@ -506,6 +506,21 @@ def complex_numbers():
     add("rfft_rows", lambda a: jnp.fft.irfft(jnp.fft.rfft(a) * (1 + 0.5j), n=22), floats(3, 22))
 
 
+def floats_of_8_bits():
+    x, y = floats(4, 6).astype(jnp.float8_e4m3fn), floats(6, 5, seed=1).astype(jnp.float8_e5m2)
+    every = np.arange(256, dtype=np.uint8)
+
+    def compute(x, y, every):
+        product = lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        bits = lax.bitcast_convert_type(every, jnp.float8_e4m3fnuz)
+        loop = lax.fori_loop(0, 2, lambda i, s: jnp.maximum(s, x[i]), x[3])
+        return (product, x + x[:1] * 2, jnp.where(x > 0.5, x, -x).T, jnp.sort(x, axis=1), y.max(0),
+                x.at[1].set(x[2]), x.astype(y.dtype), product.astype(jnp.float8_e4m3fn), loop,
+                bits.astype(jnp.float32))
+
+    add("float8", compute, x, y, every)
+
+
 def host_calls():
     """Calls of the program that runs them, as the package for JAX writes them, and tokens."""
 
@@ -555,6 +570,7 @@ def calls_of_lapack():
 for family in (
     bodies,
     complex_numbers,
+    floats_of_8_bits,
     elementwise,
     types,
     shapes,
