@@ -25,10 +25,10 @@ abi::ElementType element_type(DType dtype) {
 }
 
 abi::ElementType float8_type(std::string_view name) {
-  static const std::map<std::string_view, int> kNumbers = {
+  static const std::map<std::string_view, int> numbers = {
       {"f8E5M2", 16},     {"f8E4M3FN", 17}, {"f8E4M3B11FNUZ", 18}, {"f8E5M2FNUZ", 19},
       {"f8E4M3FNUZ", 20}, {"f8E4M3", 26},   {"f8E3M4", 27}};
-  return abi::ElementType{kNumbers.at(name)};
+  return abi::ElementType{numbers.at(name)};
 }
 
 }  // namespace tessera::run::pjrt

@@ -35,7 +35,7 @@ bytecode::ScalarFormat float8_format(const BytecodeType& type) {
 }
 
 const BytecodeType& scalar_type(std::string_view name) {
-  static const std::map<std::string_view, BytecodeType> kTypes = [] {
+  static const std::map<std::string_view, BytecodeType> all = [] {
     std::map<std::string_view, BytecodeType> types;
     for (const std::string_view element : {"ui8", "ui32", "bf16", "f32"}) {
       types[element] = {
@@ -43,7 +43,7 @@ const BytecodeType& scalar_type(std::string_view name) {
     }
     return types;
   }();
-  return kTypes.at(name);
+  return all.at(name);
 }
 
 Float8Maker::Float8Maker(PairMaker& make, const bytecode::ScalarFormat& format)
