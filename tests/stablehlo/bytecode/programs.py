@@ -511,7 +511,8 @@ def floats_of_8_bits():
     every = np.arange(256, dtype=np.uint8)
 
     def compute(x, y, every):
-        product = lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+        dims = (((1,), (0,)), ((), ()))
+        product = lax.dot_general(x, y, dims, preferred_element_type=jnp.float32)
         bits = lax.bitcast_convert_type(every, jnp.float8_e4m3fnuz)
         loop = lax.fori_loop(0, 2, lambda i, s: jnp.maximum(s, x[i]), x[3])
         return (product, x + x[:1] * 2, jnp.where(x > 0.5, x, -x).T, jnp.sort(x, axis=1), y.max(0),
