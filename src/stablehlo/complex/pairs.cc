@@ -204,7 +204,7 @@ class PairRewriter {
   void operation(const Operation& op, Operations& out) {
     const std::string_view kind = kind_of(op);
     if (is_widened(kind) || !has_complex(op)) return widen(op, out);
-    if (kind == "composite") return composite(op, out);
+    if (kind == "composite") return widen(call_of_decomposition(context_, op), out);
     if (kind == "custom_call") return call_of_host(op, out);
     const bool gives_complex =
         std::ranges::all_of(op.results, [&](ValueNumber value) { return is_complex(value); });
@@ -285,16 +285,6 @@ class PairRewriter {
       result.items.insert(result.items.end(), is_complex(values[i]) ? 2 : 1, shardings.items[i]);
     }
     return &to_.attributes.emplace_back(std::move(result));
-  }
-
-  /// The decomposition of a composite is a function of the module.
-  void composite(const Operation& op, Operations& out) {
-    const Attribute* function = op.find("decomposition");
-    if (function == nullptr) fail_unsupported(context_, op, "no decomposition");
-    Operation call = op;
-    call.name = "vhlo.call_v1";
-    call.properties = {{"callee", function}};
-    widen(call, out);
   }
 
   using Parts = std::unordered_map<ValueNumber, ValueNumber>;

@@ -117,7 +117,7 @@ class ByteRewriter {
       return;
     }
     if (kind == "constant") return constant(op, out);
-    if (kind == "composite") return composite(op, out);
+    if (kind == "composite") return out.push_back(call_of_decomposition(context_, op));
     if (kind == "custom_call") fail_unsupported(context_, op, "floats of 8 bits");
     computed(op, kind == "dot_general" || kind == "dot" || kind == "convolution", out);
   }
@@ -132,16 +132,6 @@ class ByteRewriter {
       attribute = &to_.attributes.emplace_back(std::move(value));
     }
     out.push_back(std::move(copy));
-  }
-
-  /// The decomposition of a composite is a function of the module.
-  void composite(const Operation& op, Operations& out) {
-    const Attribute* function = op.find("decomposition");
-    if (function == nullptr) fail_unsupported(context_, op, "no decomposition");
-    Operation call = op;
-    call.name = "vhlo.call_v1";
-    call.properties = {{"callee", function}};
-    out.push_back(std::move(call));
   }
 
   /// The operation in f32.

@@ -139,6 +139,15 @@ std::int64_t setting_of(Context& c, std::string_view name) {
   return value->numbers[0];
 }
 
+Operation call_of_decomposition(const ModuleContext& context, const Operation& composite) {
+  const Attribute* function = composite.find("decomposition");
+  if (function == nullptr) fail_unsupported(context, composite, "no decomposition");
+  Operation call = composite;
+  call.name = "vhlo.call_v1";
+  call.properties = {{"callee", function}};
+  return call;
+}
+
 bool is_complex(const bytecode::Type& type) {
   return type.kind == bytecode::Type::Kind::tensor &&
          type.types[0]->kind == bytecode::Type::Kind::complex;

@@ -174,6 +174,8 @@ bool is_neutral(const Context& c, ValueId first, std::string_view join);
 ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join);
 /// The identity element of an operation of the IR (add, mul, max, min, and, or).
 double neutral_of(std::string_view join, DType dtype);
+/// The call of the function that a composite stands for. Throws UserError if it has none.
+Operation call_of_decomposition(const ModuleContext& context, const Operation& composite);
 bool is_complex(const bytecode::Type& type);
 /// Only arguments and results of `main` are complex; they have their two parts along a last
 /// dimension. Throws UserError for a type that the IR does not have.

@@ -192,14 +192,21 @@ class Blocks {
   const T* b_of(const gemm::Chunk& chunk) const {
     return static_cast<const T*>(args_.b) + chunk.b_from;
   }
+  // The rows of A or the columns of B, for one chunk.
+  static PackArgs<T> pack_args(const gemm::Chunk& chunk, const T* from,
+                               const std::vector<std::int64_t>& outer,
+                               const std::vector<std::int64_t>& k, const Range& lanes, T* to) {
+    return {.from = from,
+            .outer = outer.data() + lanes.begin,
+            .lanes = lanes.size(),
+            .k = k.data() + chunk.table,
+            .terms = chunk.k_end - chunk.k_begin,
+            .to = to};
+  }
 
   void pack_a(const gemm::Chunk& chunk, const Range& rows) const {
-    const PackArgs<T> args = {.from = a_of(chunk),
-                              .outer = p_.a.outer.data() + rows.begin,
-                              .lanes = rows.size(),
-                              .k = args_.steps->a_k.data() + chunk.table,
-                              .terms = chunk.k_end - chunk.k_begin,
-                              .to = packed_a_};
+    const PackArgs<T> args =
+        pack_args(chunk, a_of(chunk), p_.a.outer, args_.steps->a_k, rows, packed_a_);
     pack_whole_tiles<T, kRows>(args);
     const PackArgs<T> rest = args.from_lane(args.lanes / kRows * kRows);
     if (rest.lanes == 0) return;
@@ -209,12 +216,8 @@ class Blocks {
   // Returns the first column that is packed. If only one tile reads the columns and they are
   // adjacent, whole tiles are not packed but read in place.
   std::int64_t pack_b(const gemm::Chunk& chunk, const Range& columns, bool is_read_once) const {
-    const PackArgs<T> args = {.from = b_of(chunk),
-                              .outer = p_.b.outer.data() + columns.begin,
-                              .lanes = columns.size(),
-                              .k = args_.steps->b_k.data() + chunk.table,
-                              .terms = chunk.k_end - chunk.k_begin,
-                              .to = packed_b_};
+    const PackArgs<T> args =
+        pack_args(chunk, b_of(chunk), p_.b.outer, args_.steps->b_k, columns, packed_b_);
     const std::int64_t whole = args.lanes / kColumns * kColumns;
     const bool is_in_place = is_read_once && are_adjacent(args.outer, whole);
     if (!is_in_place) pack_whole_tiles<T, kColumns>(args);
