@@ -28,6 +28,8 @@ std::uint32_t bits_of(double x) { return std::bit_cast<std::uint32_t>(static_cas
 bytecode::ScalarFormat float8_format(const BytecodeType& type) {
   if (type.kind != BytecodeType::Kind::tensor || type.types[0]->kind != BytecodeType::Kind::scalar)
     return {};
+  // All values of all modules are asked, and few are such floats.
+  if (!type.types[0]->name.starts_with("f8")) return {};
   const bytecode::ScalarFormat format = bytecode::format_of(type.types[0]->name);
   const bool is_float8 = format.kind == bytecode::ScalarKind::floating && format.bits == 8 &&
                          format.significand_bits > 1 && format.style != FloatStyle::none;

@@ -291,9 +291,9 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   const auto wide = static_cast<std::int64_t>(column_sections.size());
   const auto high = static_cast<std::int64_t>(row_ends.size());
-  float* buffer = c[at((product / repeats.count * high + row_section) * wide + column_section)];
-  if (problem.row_ends.empty())
-    return buffer + problem.c_batch[at(batch)] + product % repeats.count * repeats.c;
+  const auto [pair, repetition] = repeats.place_of(product);
+  float* buffer = c[at((pair * high + row_section) * wide + column_section)];
+  if (problem.row_ends.empty()) return buffer + problem.c_batch[at(batch)] + repetition * repeats.c;
   const std::int64_t first = row_section == 0 ? 0 : row_ends[at(row_section - 1)];
   return buffer +
          batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;

@@ -95,6 +95,16 @@ struct ColumnSection {
 struct Repeats {
   std::int64_t count = 1;
   std::int64_t a = 0, c = 0;
+
+  struct Place {
+    std::int64_t pair;  ///< of buffers
+    std::int64_t repetition;
+  };
+  /// Most products have no repetitions, and a division takes as long as many of their terms.
+  Place place_of(std::int64_t product) const {
+    if (count == 1) return {product, 0};
+    return {product / count, product % count};
+  }
 };
 
 }  // namespace gemm
@@ -155,14 +165,6 @@ struct GemmPlan::State {
   /// The index of the section that holds a row of a product.
   std::int64_t row_section(std::int64_t row) const {
     return std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
-  }
-  /// The first of the buffers with the pieces of A of a product, and where the product begins in
-  /// each.
-  std::int64_t first_a(std::int64_t product) const {
-    return product / repeats.count * problem.pieces;
-  }
-  std::int64_t begin_of_a(std::int64_t product) const {
-    return product % repeats.count * repeats.a;
   }
   /// Where a batch begins in the buffer of a section of C.
   float* section(std::span<float* const> c, std::int64_t product, std::int64_t row_section,

@@ -239,9 +239,11 @@ bool PartRun::next() {
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
-  const auto* buffer = static_cast<const std::byte*>(a_[at(s_.first_a(product) + chunk.piece)]);
+  const auto [pair, repetition] = s_.repeats.place_of(product);
+  const auto* buffer =
+      static_cast<const std::byte*>(a_[at(pair * s_.problem.pieces + chunk.piece)]);
   const std::int64_t batch = s_.problem.a.batch[at(batches_.begin + step.batch)];
-  return buffer + (batch + s_.begin_of_a(product) + chunk.a_from) * s_.unit.element_bytes;
+  return buffer + (batch + repetition * s_.repeats.a + chunk.a_from) * s_.unit.element_bytes;
 }
 
 const std::byte* PartRun::b_of(const Chunk& chunk, const Step& step) const {

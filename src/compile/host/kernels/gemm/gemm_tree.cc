@@ -151,10 +151,16 @@ class SharedSteps {
     // The last term of a step is the first one in memory if the step is a word there.
     chunk.a_from = all_.a_k[at(first + terms_ - 1)];
     chunk.b_from = all_.b_k[at(first + terms_ - 1)];
-    const auto [begin, end] = places_.equal_range(hash_of(chunk));
+    const std::uint64_t hash = hash_of(chunk);
+    const auto [begin, end] = places_.equal_range(hash);
     const auto alike =
         std::find_if(begin, end, [&](const auto& entry) { return are_alike(chunk, entry.second); });
-    chunk.table = alike == end ? append(chunk) : alike->second;
+    if (alike != end) {
+      chunk.table = alike->second;
+      return;
+    }
+    chunk.table = append(chunk);
+    places_.emplace(hash, chunk.table);
   }
   Steps take() { return std::move(kept_); }
 
@@ -205,7 +211,6 @@ class SharedSteps {
     if (terms_ > 1)
       kept_.missing.insert(kept_.missing.end(), all_.missing.begin() + chunk.k_begin,
                            all_.missing.begin() + chunk.k_end);
-    places_.emplace(hash_of(chunk), table);
     return table;
   }
 
