@@ -4,6 +4,9 @@ tessera_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(g++ cmake ninja-build libfmt-dev libhwy-dev libcli11-dev nlohmann-json3-dev
   libxxhash-dev libcairo2-dev libzstd-dev libprotozero-dev zlib1g-dev)
 
+# The preset that ./run and plugin/build use.
+preset=${TESSERA_PRESET:-release}
+
 # install_packages NAME...: installs the Debian packages that are missing. Does nothing with
 # TESSERA_INSTALL=0 or on a system without dpkg: then the user installs what is needed.
 install_packages() {

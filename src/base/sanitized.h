@@ -10,6 +10,9 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 
+/// Whether to try this case of a test that tries all combinations in other builds.
+constexpr bool is_tried(int index) { return !kIsSanitized || index % 5 == 0; }
+
 /// The number of random cases for a test that tries `count` of them in other builds.
 constexpr int num_cases(int count) { return kIsSanitized ? (count + 4) / 5 : count; }
 

@@ -7,6 +7,7 @@
 
 #include <tessera/error.h>
 
+#include "base/sanitized.h"
 #include "ir/text.h"
 #include "partition/moves.h"
 #include "partition/test_programs.h"
@@ -375,7 +376,7 @@ TEST_P(Simulate, RandomProgramsGiveTheSameBits) {
   const Mesh meshes[] = {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"a", 8}}),
                          make_mesh({{"a", 3}, {"b", 2}}),
                          make_mesh({{"a", 2}, {"b", 2}, {"c", 2}})};
-  for (unsigned seed = 0; seed < 400; ++seed) {
+  for (unsigned seed = 0; seed < num_cases(400); ++seed) {
     const Mesh& mesh = meshes[seed % std::size(meshes)];
     Generator generator(mesh, seed);
     Function& whole = generator.program.function;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "compile/host/kernels/elementwise/elementwise.h"
 #include "compile/host/kernels/on_every_target.h"
 
@@ -52,7 +53,7 @@ std::vector<double> arguments(const Function& function) {
     x.insert(x.end(), {value, -value});
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> most(function.low, function.high), near(-2, 2);
-  for (int i = 0; i < 100000; ++i) {
+  for (int i = 0; i < num_cases(100000); ++i) {
     x.push_back(most(random));
     x.push_back(near(random));
     x.push_back(1.0 + std::ldexp(near(random), -i % 52));

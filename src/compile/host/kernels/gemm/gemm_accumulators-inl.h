@@ -24,7 +24,10 @@ using V = hn::Vec<D>;
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
 // The largest tile that fits the registers: its accumulators, two vectors of B, a broadcast of A.
-#if HWY_TARGET == HWY_AVX3
+#if defined(TESSERA_SMALL_TILES) && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+inline constexpr int kTileRows = 4;  // there is a kernel for each number of rows: compile few
+inline constexpr int kQuadRows = 2;
+#elif HWY_TARGET == HWY_AVX3
 inline constexpr int kTileRows = 14;
 inline constexpr int kQuadRows = 4;  // three sets of accumulators
 #elif HWY_TARGET == HWY_NEON

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "compile/host/kernels/linalg/linalg.h"
 #include "compile/host/kernels/linalg/matrix_memory.h"
 #include "compile/host/kernels/linalg/strips.h"
@@ -58,7 +59,7 @@ class LinalgBits : public ::testing::Test {
 using BitsElements = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(LinalgBits, BitsElements);
 
-constexpr int kBitsRounds = 10;
+constexpr int kBitsRounds = num_cases(10);
 
 TYPED_TEST(LinalgBits, CholeskyIsItsDefinition) {
   using T = TypeParam;
