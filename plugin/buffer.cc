@@ -93,6 +93,7 @@ void from_host(abi::BufferFromHost& a) {
   } else {
     copy_strided(a, 0, static_cast<const std::byte*>(a.data), width, tile->data->data());
   }
+  run::pjrt::wrap_elements(a.type, {tile->data->data(), bytes});
   a.buffer = buffer.release();
   a.done_with_host_buffer = new abi::Event{completed()};
 }

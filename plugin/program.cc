@@ -18,15 +18,15 @@ namespace tessera::plugin {
 
 namespace {
 
-abi::ElementType element_type(DType dtype, HiddenDims hidden, std::string_view floats) {
-  if (!floats.empty()) return run::pjrt::float8_type(floats);
+abi::ElementType element_type(DType dtype, HiddenDims hidden, std::string_view narrow) {
+  if (!narrow.empty()) return run::pjrt::narrow_type(narrow);
   if (hidden.parts == 0) return run::pjrt::element_type(dtype);
   return dtype == DType::f64 ? abi::ElementType::c128 : abi::ElementType::c64;
 }
 
-/// `floats`: the type of the floats of 8 bits whose bits it has, if any.
-Port port_of(const run::Placement& placement, HiddenDims hidden, std::string_view floats) {
-  Port port{.type = element_type(placement.type.dtype, hidden, floats),
+/// `narrow`: the type of the elements for which it has bytes, if any.
+Port port_of(const run::Placement& placement, HiddenDims hidden, std::string_view narrow) {
+  Port port{.type = element_type(placement.type.dtype, hidden, narrow),
             .num_tiles = static_cast<std::size_t>(placement.layout.num_tiles()),
             .tile_of = {},
             .dims = {}};
@@ -88,7 +88,7 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
     const HiddenDims hidden{.terms = program.argument_terms()[i].count,
                             .reduction = program.argument_terms()[i].reduction,
                             .parts = program.argument_is_complex()[i] ? 1U : 0U};
-    arguments.push_back(port_of(placement, hidden, program.argument_floats()[i]));
+    arguments.push_back(port_of(placement, hidden, program.argument_narrow()[i]));
     argument_shardings.texts.push_back(op_sharding(placement, hidden));
     argument_layouts.push_back(row_major_layout(arguments.back().dims[0].size()));
   }
@@ -97,7 +97,7 @@ CompiledProgram::CompiledProgram(std::string module, const CompileOptions& optio
     const HiddenDims hidden{.terms = program.result_terms()[i].count,
                             .reduction = program.result_terms()[i].reduction,
                             .parts = program.result_is_complex()[i] ? 1U : 0U};
-    results.push_back(port_of(placement, hidden, program.result_floats()[i]));
+    results.push_back(port_of(placement, hidden, program.result_narrow()[i]));
     result_shardings.texts.push_back(op_sharding(placement, hidden));
     results.back().memory_kind = kind_number(program.result_memory_kinds()[i]);
     memory_kinds.texts.emplace_back(kMemoryKinds[results.back().memory_kind]);

@@ -161,7 +161,18 @@ def sums_over_devices(dtype):
     same_numbers(total[0], x.astype(np.float32).sum(0).astype(dtype))
 
 
+def calls_back(dtype):
+    def transposed(x):
+        return np.asarray(x).T.reshape(3, 5)
+
+    x = random(dtype, 3, 5)
+    shape = jax.ShapeDtypeStruct(x.shape, dtype)
+    found = jax.jit(lambda x: jax.pure_callback(transposed, shape, x))(x)
+    same_numbers(found, x.T.reshape(3, 5))
+
+
 for dtype in FORMATS:
+    CASES[f"callback_{dtype}"] = functools.partial(calls_back, dtype)
     CASES[f"sharded_{dtype}"] = functools.partial(has_bits_of_one_device, dtype)
     CASES[f"mapped_{dtype}"] = functools.partial(sums_over_devices, dtype)
 

@@ -160,8 +160,8 @@ ModuleProgram::ModuleProgram(std::string_view bytes, std::int64_t num_devices,
   result_terms_ = imported.result_terms;
   argument_is_complex_ = imported.argument_is_complex;
   result_is_complex_ = imported.result_is_complex;
-  argument_floats_ = imported.argument_floats;
-  result_floats_ = imported.result_floats;
+  argument_narrow_ = imported.argument_narrow;
+  result_narrow_ = imported.result_narrow;
   result_memory_kinds_ = imported.result_memory_kinds;
   const Settings settings = current_settings();
   program_ = program_of(imported, settings, {});

@@ -56,8 +56,8 @@ class ModuleProgram {
   const std::vector<bool>& result_is_complex() const { return result_is_complex_; }
   /// The type of the floats of 8 bits whose bits an argument or result of u8 has, such as f8E4M3FN;
   /// empty for others.
-  const std::vector<std::string>& argument_floats() const { return argument_floats_; }
-  const std::vector<std::string>& result_floats() const { return result_floats_; }
+  const std::vector<std::string>& argument_narrow() const { return argument_narrow_; }
+  const std::vector<std::string>& result_narrow() const { return result_narrow_; }
   /// The kinds of memory that the module states, such as pinned_host; empty where it states none.
   const std::vector<std::string>& result_memory_kinds() const { return result_memory_kinds_; }
   /// The partitioned program; and its collectives with their causes.
@@ -88,8 +88,8 @@ class ModuleProgram {
   std::vector<TermDims> result_terms_;
   std::vector<bool> argument_is_complex_;
   std::vector<bool> result_is_complex_;
-  std::vector<std::string> argument_floats_;
-  std::vector<std::string> result_floats_;
+  std::vector<std::string> argument_narrow_;
+  std::vector<std::string> result_narrow_;
   std::vector<std::string> result_memory_kinds_;
 };
 

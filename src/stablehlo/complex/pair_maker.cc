@@ -38,7 +38,6 @@ PairMaker::Value PairMaker::emit(std::string_view name, std::vector<Value> opera
 
 PairMaker::Value PairMaker::constant(double number, const bytecode::Type& type) {
   std::string bytes;
-  if (std::ranges::find(type.shape, 0) != type.shape.end()) return constant(bytes, type);
   if (type.types[0]->name == "f64") {
     bytes.resize(sizeof(double));
     std::memcpy(bytes.data(), &number, sizeof(double));
@@ -47,7 +46,12 @@ PairMaker::Value PairMaker::constant(double number, const bytecode::Type& type) 
     bytes.resize(sizeof(float));
     std::memcpy(bytes.data(), &narrow, sizeof(float));
   }
-  return constant(std::move(bytes), type);
+  return filled(std::move(bytes), type);
+}
+
+PairMaker::Value PairMaker::filled(std::string element, const bytecode::Type& type) {
+  const bool is_empty = std::ranges::find(type.shape, 0) != type.shape.end();
+  return constant(is_empty ? std::string() : std::move(element), type);
 }
 
 PairMaker::Value PairMaker::constant(std::string elements, const bytecode::Type& type) {

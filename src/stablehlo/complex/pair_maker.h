@@ -39,6 +39,8 @@ class PairMaker {
   Value constant_like(double number, Value x) { return constant(number, type(x)); }
   /// A constant with these elements.
   Value constant(std::string elements, const bytecode::Type& type);
+  /// A constant with this element, given as bytes, in all places.
+  Value filled(std::string element, const bytecode::Type& type);
   Value unary(std::string_view name, Value x) { return emit(name, {x}, type(x)); }
   Value binary(std::string_view name, Value x, Value y) { return emit(name, {x, y}, type(x)); }
   Value add(Value x, Value y) { return binary("vhlo.add_v1", x, y); }

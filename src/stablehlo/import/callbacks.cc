@@ -11,8 +11,6 @@ namespace tessera::stablehlo {
 
 namespace {
 
-constexpr std::string_view kHostCall = "tessera.call_host";
-
 ValueId new_token(Context& c) { return ops::full(c.b(), 0, token_type()); }
 
 Values create_token(Context& c) { return {new_token(c)}; }

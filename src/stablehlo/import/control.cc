@@ -301,7 +301,7 @@ Values custom_call(Context& c) {
   if (function == "annotate_device_placement") return c.operands;
   // It only keeps compilers from removing its operand.
   if (function == "dce_sink") return {};
-  if (function == "tessera.call_host") return host_call(c);
+  if (function == kHostCall) return host_call(c);
   if (function == "tessera.inspect_sharding") return inspection(c);
   if (const std::optional<Values> results = linear_algebra_call(c, function)) return *results;
   c.unsupported("the function " + std::string(function));

@@ -66,9 +66,9 @@ struct Imported {
   std::vector<TermDims> argument_terms, result_terms;
   /// Per argument and result: whether it is complex. Then its last dimension has the two parts.
   std::vector<bool> argument_is_complex, result_is_complex;
-  /// Per argument and result: the type of its floats of 8 bits, such as f8E4M3FN, whose bits the
-  /// array of u8 has. Empty for others.
-  std::vector<std::string> argument_floats, result_floats;
+  /// Per argument and result: the type of its elements if the array has bytes in their place
+  /// (stablehlo/narrow/bytes.h), such as f8E4M3FN or i4. Empty for others.
+  std::vector<std::string> argument_narrow, result_narrow;
   /// Per result: the kind of memory that the module states for it; empty if it does not.
   std::vector<std::string> result_memory_kinds;
   Span where;  // of `main`

@@ -140,6 +140,9 @@ std::string_view kind_of(const Operation& op);
 const Operation* maker_of(const Region& region, ValueNumber value);
 /// The text of an attribute; empty if there is none.
 std::string_view text_of(const Operation& op, std::string_view attribute);
+
+/// The target of custom calls that call a function of the host program.
+inline constexpr std::string_view kHostCall = "tessera.call_host";
 /// A body without sharding constraints: within functions of tiles, and in programs with explicit
 /// shardings, even scalars have them.
 Region without_copies(const Region& body);

@@ -1,8 +1,7 @@
 #include "ops/control/control.h"
 #include "stablehlo/complex/pairs.h"
-#include "stablehlo/float8/bytes.h"
-#include "stablehlo/float8/float8_maker.h"
 #include "stablehlo/import/importer.h"
+#include "stablehlo/narrow/bytes.h"
 
 namespace tessera::stablehlo {
 
@@ -116,25 +115,23 @@ std::string name_of(const bytecode::Module& module) {
   return std::string(name);
 }
 
-/// The types of the floats of 8 bits among these values; empty texts for others.
-std::vector<std::string> floats_among(const bytecode::Module& module,
+/// The types of the elements that with_bytes replaces in these values; empty texts for others.
+std::vector<std::string> narrow_among(const bytecode::Module& module,
                                       const std::vector<ValueNumber>& values) {
   std::vector<std::string> names;
   for (const ValueNumber value : values) {
-    const bytecode::Type& type = *module.value_types[value];
-    const bool is_float8 = float8_format(type).kind != bytecode::ScalarKind::none;
-    names.emplace_back(is_float8 ? type.types[0]->name : "");
+    names.emplace_back(narrow_name(*module.value_types[value]));
   }
   return names;
 }
 
-/// `given`: the module with these floats.
-void note_floats(const bytecode::Module& given, Imported& result) {
+/// `given`: the module with these elements.
+void note_narrow(const bytecode::Module& given, Imported& result) {
   ModuleContext context{.module = given};
   collect_functions(context);
   const Operation& main = *context.functions.at("main");
-  result.argument_floats = floats_among(given, main.regions[0].arguments);
-  result.result_floats = floats_among(given, returned_by(main));
+  result.argument_narrow = narrow_among(given, main.regions[0].arguments);
+  result.result_narrow = narrow_among(given, returned_by(main));
 }
 
 /// Per result: the argument whose memory it takes, or -1.
@@ -173,7 +170,7 @@ Imported import_module(const bytecode::Module& given, const MapTiles& map_tiles,
   add_constants(context, main, frame, result);
   Values outputs = frame.block(main.regions[0]);
   place_results(context, main, frame, outputs, result);
-  note_floats(given, result);
+  note_narrow(given, result);
   result.replaces = replaced_arguments(main, outputs.size());
   frame.builder().set_outputs(std::move(outputs));
   result.function = ops::sum_products_after_loops(std::move(result.function));

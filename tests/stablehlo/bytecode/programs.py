@@ -522,6 +522,21 @@ def floats_of_8_bits():
     add("float8", compute, x, y, every)
 
 
+def integers_of_4_bits():
+    def compute(x, bits):
+        small = x.astype(jnp.int4)
+        total = lax.reduce(small, np.array(0, jnp.int4), lax.add, (1,))
+        loop = lax.fori_loop(0, 3, lambda i, s: s * 3 + small[i], small[3])
+        parts = lax.bitcast_convert_type(bits, jnp.uint4)
+        constant = small[:, :2] + jnp.array([7, -3], jnp.int4)
+        results = (small * small, total, loop, jnp.sort(small, axis=0), constant, parts,
+                   parts + parts, small.astype(jnp.uint4))
+        back = lax.bitcast_convert_type(parts, jnp.uint8)
+        return (back, *(y.astype(jnp.int32) for y in results))
+
+    add("int4", compute, ints(4, 6), np.arange(0, 256, 5, dtype=np.uint8))
+
+
 def host_calls():
     """Calls of the program that runs them, as the package for JAX writes them, and tokens."""
 
@@ -572,6 +587,7 @@ for family in (
     bodies,
     complex_numbers,
     floats_of_8_bits,
+    integers_of_4_bits,
     elementwise,
     types,
     shapes,

@@ -1,4 +1,4 @@
-#include "stablehlo/float8/bytes.h"
+#include "stablehlo/narrow/bytes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,9 @@
 
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/complex/pair_maker.h"
-#include "stablehlo/float8/float8_maker.h"
 #include "stablehlo/import/importer.h"
+#include "stablehlo/narrow/float8_maker.h"
+#include "stablehlo/narrow/integer_maker.h"
 
 namespace tessera::stablehlo {
 
@@ -59,13 +60,23 @@ bool chooses(const Region& body) {
                              [](const Operation& op) { return kind_of(op) == "return"; });
 }
 
+/// Whether the results of a body depend only on the low bits of its values, or are among them, so
+/// that it may compute in bytes and its last result be wrapped.
+bool may_wrap_last(const Region& body) {
+  static constexpr std::string_view kKinds[] = {"add", "and",      "maximum", "minimum",
+                                                "or",  "multiply", "xor"};
+  const std::vector<Operation> operations = without_copies(body).operations;
+  return operations.size() == 2 &&
+         std::ranges::find(kKinds, kind_of(operations[0])) != std::end(kKinds);
+}
+
 class ByteRewriter {
  public:
   explicit ByteRewriter(const bytecode::Module& from) : from_(from), context_{.module = from} {
     to_.producer = from.producer;
     to_.value_types = from.value_types;
     for (ValueNumber value = 0; value < to_.value_types.size(); ++value) {
-      if (is_float8(value)) to_.value_types[value] = &with_elements(value, scalar_type("ui8"));
+      if (is_narrow(value)) to_.value_types[value] = &with_elements(value, byte_of(value));
     }
   }
 
@@ -83,9 +94,22 @@ class ByteRewriter {
   bool is_float8(ValueNumber value) const {
     return float8_format(*from_.value_types[value]).kind != bytecode::ScalarKind::none;
   }
-  bool has_float8(const Operation& op) const {
-    const auto is = [&](ValueNumber value) { return is_float8(value); };
+  bytecode::ScalarFormat integer_format(ValueNumber value) const {
+    return narrow_integer_format(*from_.value_types[value]);
+  }
+  bool is_integer(ValueNumber value) const {
+    return integer_format(value).kind != bytecode::ScalarKind::none;
+  }
+  bool is_narrow(ValueNumber value) const { return is_float8(value) || is_integer(value); }
+  using Test = bool (ByteRewriter::*)(ValueNumber) const;
+  /// Whether an operand or a result is such a value.
+  bool has(const Operation& op, Test test) const {
+    const auto is = [&](ValueNumber value) { return (this->*test)(value); };
     return std::ranges::any_of(op.operands, is) || std::ranges::any_of(op.results, is);
+  }
+  const BytecodeType& byte_of(ValueNumber value) const {
+    const bool is_signed = integer_format(value).kind == bytecode::ScalarKind::integer;
+    return scalar_type(is_signed ? "i8" : "ui8");
   }
   /// The type of a value with other elements.
   const BytecodeType& with_elements(ValueNumber value, const BytecodeType& element) {
@@ -110,7 +134,8 @@ class ByteRewriter {
     const std::string_view kind = kind_of(op);
     const bool is_kept =
         is_move(kind) || (kind == "scatter" && std::ranges::all_of(op.regions, chooses));
-    if (!has_float8(op) || is_kept) {
+    if (kind == "bitcast_convert" && has(op, &ByteRewriter::is_integer)) return bitcast(op, out);
+    if (!has(op, &ByteRewriter::is_narrow) || is_kept) {
       Operation copy = op;
       for (Region& region : copy.regions) region = rewritten(region);
       out.push_back(std::move(copy));
@@ -118,48 +143,129 @@ class ByteRewriter {
     }
     if (kind == "constant") return constant(op, out);
     if (kind == "composite") return out.push_back(call_of_decomposition(context_, op));
-    if (kind == "custom_call") fail_unsupported(context_, op, "floats of 8 bits");
-    computed(op, kind == "dot_general" || kind == "dot" || kind == "convolution", out);
+    if (kind == "custom_call" && text_of(op, "call_target_name") == kHostCall)
+      return host_call(op, out);
+    if (kind == "custom_call") fail_unsupported(context_, op, "numbers of 8 or fewer bits");
+    computed(op, out);
   }
 
-  /// The same bytes.
   void constant(const Operation& op, Operations& out) {
     Operation copy = op;
     for (auto& [name, attribute] : copy.properties) {
       if (name != "value") continue;
       Attribute value = *attribute;
-      value.type = &with_elements(op.results[0], scalar_type("ui8"));
+      value.type = to_.value_types[op.results[0]];
+      if (const bytecode::ScalarFormat format = integer_format(op.results[0]);
+          format.kind != bytecode::ScalarKind::none) {
+        std::string bytes(value.text);
+        for (char& byte : bytes) byte = wrapped_byte(format, byte);
+        value.text = to_.texts.emplace_back(std::move(bytes));
+      }
       attribute = &to_.attributes.emplace_back(std::move(value));
     }
     out.push_back(std::move(copy));
   }
 
-  /// The operation in f32.
-  void computed(const Operation& op, bool is_product, Operations& out) {
+  /// The function gets and returns the bytes.
+  void host_call(const Operation& op, Operations& out) {
+    PairMaker make(to_, out, op.location);
+    Operation copy = op;
+    for (ValueNumber& value : copy.results) {
+      if (is_integer(value)) value = make.new_value(*to_.value_types[value]);
+    }
+    const std::vector<ValueNumber> results = copy.results;
+    out.push_back(std::move(copy));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const ValueNumber value = op.results[i];
+      if (is_integer(value))
+        name(value, IntegerMaker(make, integer_format(value)).wrapped(results[i]), make);
+    }
+  }
+
+  /// The operation in f32 or on bytes.
+  void computed(const Operation& op, Operations& out) {
+    const std::string_view kind = kind_of(op);
+    const bool has_floats = has(op, &ByteRewriter::is_float8);
+    const bool is_product =
+        has_floats && (kind == "dot_general" || kind == "dot" || kind == "convolution");
     PairMaker make(to_, out, op.location);
     Operation copy = op;
     for (ValueNumber& value : copy.operands) {
       if (is_float8(value))
         value = decoded(value, is_product ? factor_type(op) : scalar_type("f32"), make);
     }
-    const auto result_in_floats = [&](ValueNumber value) {
-      return is_float8(value) || (is_product && element_name(value) != "f32");
-    };
+    read_low_bits(op, copy, make);
     for (ValueNumber& value : copy.results) {
-      if (result_in_floats(value)) value = make.new_value(with_elements(value, scalar_type("f32")));
-    }
-    for (Region& region : copy.regions) region = in_floats(region, op);
-    const std::vector<ValueNumber> results = copy.results;
-    out.push_back(std::move(copy));
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      const ValueNumber value = op.results[i];
-      if (is_float8(value)) {
-        name(value, Float8Maker(make, float8_format(*from_.value_types[value])).encode(results[i]),
-             make);
-      } else if (results[i] != value) {
-        name(value, make.emit("vhlo.convert_v1", {results[i]}, *from_.value_types[value]), make);
+      if (is_float8(value) || (is_product && element_name(value) != "f32")) {
+        value = make.new_value(with_elements(value, scalar_type("f32")));
+      } else if (is_integer(value)) {
+        value = make.new_value(*to_.value_types[value]);
       }
     }
+    for (Region& region : copy.regions) {
+      if (has_floats) {
+        region = in_floats(region, op);
+      } else if (!may_wrap_last(region)) {
+        region = rewritten(region);
+      }
+    }
+    const std::vector<ValueNumber> results = copy.results;
+    out.push_back(std::move(copy));
+    for (std::size_t i = 0; i < results.size(); ++i) finish(op, op.results[i], results[i], make);
+  }
+
+  /// Wraps the first operand if the operation reads its highest bits.
+  void read_low_bits(const Operation& op, Operation& copy, PairMaker& make) const {
+    if (op.operands.empty() || !is_integer(op.operands[0])) return;
+    const std::string_view kind = kind_of(op);
+    IntegerMaker integers(make, integer_format(op.operands[0]));
+    ValueNumber& first = copy.operands[0];
+    if (kind == "shift_right_logical" || kind == "popcnt" || kind == "count_leading_zeros")
+      first = integers.as_unsigned(first);
+    if (kind == "shift_right_arithmetic") first = integers.as_signed(first);
+  }
+
+  /// Makes a value of the old module from a result in f32 or bytes.
+  void finish(const Operation& op, ValueNumber value, ValueNumber result, PairMaker& make) const {
+    if (is_float8(value)) {
+      result = Float8Maker(make, float8_format(*from_.value_types[value])).encode(result);
+    } else if (is_integer(value)) {
+      IntegerMaker integers(make, integer_format(value));
+      if (kind_of(op) == "count_leading_zeros") result = integers.leading_zeros(result);
+      result = integers.wrapped(result);
+    } else if (result != value) {
+      result = make.emit("vhlo.convert_v1", {result}, *from_.value_types[value]);
+    }
+    if (result != value) name(value, result, make);
+  }
+
+  unsigned bits_of(ValueNumber value) const {
+    const BytecodeType& element = *from_.value_types[value]->types[0];
+    return bytecode::format_of(element.name).bits;
+  }
+
+  /// A bitcast to or from integers of 2 or 4 bits.
+  void bitcast(const Operation& op, Operations& out) {
+    PairMaker make(to_, out, op.location);
+    const ValueNumber from = op.operands[0], to = op.results[0];
+    const unsigned from_bits = bits_of(from), to_bits = bits_of(to);
+    const unsigned word_bits = std::max({from_bits, to_bits, 8U});
+    if (std::max(from_bits, to_bits) % std::min(from_bits, to_bits) != 0 || word_bits > 64)
+      fail_unsupported(context_, op, "these types");
+    const BytecodeType& word = scalar_type("ui" + std::to_string(word_bits));
+    const auto cast = [&](ValueNumber x, const BytecodeType& element) {
+      return make.emit("vhlo.bitcast_convert_v1", {x}, make.tensor(make.type(x).shape, element));
+    };
+    ValueNumber result = from;
+    if (from_bits < to_bits) {
+      result = IntegerMaker(make, integer_format(from)).joined(from, word);
+    } else if (from_bits > to_bits) {
+      result = IntegerMaker(make, integer_format(to))
+                   .parts(cast(from, word), from_bits / to_bits, byte_of(to));
+    }
+    result = cast(result, *to_.value_types[to]->types[0]);
+    if (is_integer(to)) result = IntegerMaker(make, integer_format(to)).wrapped(result);
+    name(to, result, make);
   }
 
   std::string_view element_name(ValueNumber value) const {
@@ -198,9 +304,10 @@ class ByteRewriter {
     for (Operation& inner : result.operations) {
       const std::string_view kind = kind_of(inner);
       std::ranges::for_each(inner.results, widen);
-      if (kind == "bitcast_convert" || kind == "custom_call" || kind == "composite")
-        fail_unsupported(context_, op, "a body that reads the bits of floats");
-      if (kind == "constant" && has_float8(inner)) widen_constant(inner);
+      if (kind == "bitcast_convert" || kind == "custom_call" || kind == "composite" ||
+          has(inner, &ByteRewriter::is_integer))
+        fail_unsupported(context_, op, "a body that does more than compute with these floats");
+      if (kind == "constant" && has(inner, &ByteRewriter::is_float8)) widen_constant(inner);
       for (Region& nested : inner.regions) nested = in_floats(nested, op);
     }
     return result;
@@ -236,10 +343,14 @@ class ByteRewriter {
 
 }  // namespace
 
+std::string_view narrow_name(const BytecodeType& type) {
+  const bool is_narrow = float8_format(type).kind != bytecode::ScalarKind::none ||
+                         narrow_integer_format(type).kind != bytecode::ScalarKind::none;
+  return is_narrow ? type.types[0]->name : std::string_view();
+}
+
 std::optional<bytecode::Module> with_bytes(const bytecode::Module& module) {
-  const auto is = [](const BytecodeType* type) {
-    return float8_format(*type).kind != bytecode::ScalarKind::none;
-  };
+  const auto is = [](const BytecodeType* type) { return !narrow_name(*type).empty(); };
   if (std::ranges::none_of(module.value_types, is)) return std::nullopt;
   return ByteRewriter(module).rewritten();
 }

@@ -1,4 +1,4 @@
-#include "stablehlo/float8/float8_maker.h"
+#include "stablehlo/narrow/float8_maker.h"
 
 #include <bit>
 #include <cmath>
@@ -39,7 +39,7 @@ bytecode::ScalarFormat float8_format(const BytecodeType& type) {
 const BytecodeType& scalar_type(std::string_view name) {
   static const std::map<std::string_view, BytecodeType> all = [] {
     std::map<std::string_view, BytecodeType> types;
-    for (const std::string_view element : {"ui8", "ui32", "bf16", "f32"}) {
+    for (const std::string_view element : {"i8", "ui8", "ui16", "ui32", "ui64", "bf16", "f32"}) {
       types[element] = {
           .kind = BytecodeType::Kind::scalar, .dialect = bytecode::Dialect::vhlo, .name = element};
     }
@@ -67,11 +67,7 @@ Float8Maker::Float8Maker(PairMaker& make, const bytecode::ScalarFormat& format)
 Float8Maker::Value Float8Maker::words(std::uint32_t number, Value like) {
   std::string bytes(sizeof(number), '\0');
   std::memcpy(bytes.data(), &number, sizeof(number));
-  const std::vector<std::int64_t>& shape = make_.type(like).shape;
-  for (const std::int64_t size : shape) {
-    if (size == 0) bytes.clear();
-  }
-  return make_.constant(std::move(bytes), make_.tensor(shape, scalar_type("ui32")));
+  return make_.filled(std::move(bytes), make_.tensor(make_.type(like).shape, scalar_type("ui32")));
 }
 
 Float8Maker::Value Float8Maker::as_floats(Value x) {

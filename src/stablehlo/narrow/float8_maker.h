@@ -14,7 +14,7 @@ namespace tessera::stablehlo {
 /// Of kind `none` for all other types.
 bytecode::ScalarFormat float8_format(const bytecode::Type& type);
 
-/// The type of the elements of this name: ui8, ui32, bf16 or f32.
+/// The type of the elements of this name: i8, ui8 to ui64, bf16 or f32.
 const bytecode::Type& scalar_type(std::string_view name);
 
 /// Appends operations that convert tensors of one format. Bits are ui8.
