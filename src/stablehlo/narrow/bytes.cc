@@ -1,6 +1,7 @@
 #include "stablehlo/narrow/bytes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -141,7 +142,7 @@ class ByteRewriter {
       out.push_back(std::move(copy));
       return;
     }
-    if (kind == "constant") return constant(op, out);
+    if (kind == "constant" && op.results.size() == 1) return constant(op, out);
     if (kind == "composite") return out.push_back(call_of_decomposition(context_, op));
     if (kind == "custom_call" && text_of(op, "call_target_name") == kHostCall)
       return host_call(op, out);
@@ -239,19 +240,34 @@ class ByteRewriter {
     if (result != value) name(value, result, make);
   }
 
+  /// 0 if the value has no elements that are integers or floats.
   unsigned bits_of(ValueNumber value) const {
-    const BytecodeType& element = *from_.value_types[value]->types[0];
-    return bytecode::format_of(element.name).bits;
+    const BytecodeType& type = *from_.value_types[value];
+    if (type.kind != BytecodeType::Kind::tensor) return 0;
+    if (type.types[0]->kind != BytecodeType::Kind::scalar) return 0;
+    return bytecode::format_of(type.types[0]->name).bits;
+  }
+
+  /// Whether the elements of `wide` are made of those of `narrow` along its last dimension.
+  bool are_words(ValueNumber wide, ValueNumber narrow) const {
+    std::vector<std::int64_t> shape = from_.value_types[wide]->shape;
+    const unsigned count = bits_of(wide) / bits_of(narrow);
+    if (count > 1) shape.push_back(count);
+    return shape == from_.value_types[narrow]->shape;
   }
 
   /// A bitcast to or from integers of 2 or 4 bits.
   void bitcast(const Operation& op, Operations& out) {
+    const auto need = [&](bool is_met) {
+      if (!is_met) fail_unsupported(context_, op, "these types");
+    };
+    need(op.operands.size() == 1 && op.results.size() == 1);
     PairMaker make(to_, out, op.location);
     const ValueNumber from = op.operands[0], to = op.results[0];
     const unsigned from_bits = bits_of(from), to_bits = bits_of(to);
     const unsigned word_bits = std::max({from_bits, to_bits, 8U});
-    if (std::max(from_bits, to_bits) % std::min(from_bits, to_bits) != 0 || word_bits > 64)
-      fail_unsupported(context_, op, "these types");
+    need(std::min(from_bits, to_bits) > 1 && std::has_single_bit(word_bits) && word_bits <= 64);
+    need(from_bits > to_bits ? are_words(from, to) : are_words(to, from));
     const BytecodeType& word = scalar_type("ui" + std::to_string(word_bits));
     const auto cast = [&](ValueNumber x, const BytecodeType& element) {
       return make.emit("vhlo.bitcast_convert_v1", {x}, make.tensor(make.type(x).shape, element));
