@@ -5,7 +5,7 @@
 #include <tessera/error.h>
 #include <tessera/types.h>
 
-#include "base/odd_float.h"
+#include "base/narrow_numbers.h"
 
 namespace tessera {
 

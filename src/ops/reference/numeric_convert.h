@@ -8,7 +8,7 @@
 
 #include <tessera/types.h>
 
-#include "base/odd_float.h"
+#include "base/narrow_numbers.h"
 
 namespace tessera::ops {
 

@@ -1,9 +1,31 @@
 #include "run/pjrt/elements.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
-#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "base/narrow_numbers.h"
 
 namespace tessera::run::pjrt {
+
+namespace {
+
+struct NarrowType {
+  std::string_view name;
+  int number;  // in the interface
+  unsigned bits = 8;
+  bool is_signed = false;
+};
+
+constexpr NarrowType kNarrowTypes[] = {
+    {"f8E5M2", 16},       {"f8E4M3FN", 17}, {"f8E4M3B11FNUZ", 18}, {"f8E5M2FNUZ", 19},
+    {"f8E4M3FNUZ", 20},   {"f8E4M3", 26},   {"f8E3M4", 27},        {"i4", 21, 4, true},
+    {"si4", 21, 4, true}, {"ui4", 22, 4},   {"i2", 24, 2, true},   {"si2", 24, 2, true},
+    {"ui2", 25, 2}};
+
+}  // namespace
 
 std::size_t element_bytes(abi::ElementType type) {
   // By number of the type in the interface: none, bool, s8 to s64, u8 to u64, f16, f32, f64, bf16,
@@ -25,31 +47,17 @@ abi::ElementType element_type(DType dtype) {
 }
 
 abi::ElementType narrow_type(std::string_view name) {
-  static const std::map<std::string_view, int> numbers = {
-      {"f8E5M2", 16},     {"f8E4M3FN", 17}, {"f8E4M3B11FNUZ", 18}, {"f8E5M2FNUZ", 19},
-      {"f8E4M3FNUZ", 20}, {"i4", 21},       {"si4", 21},           {"ui4", 22},
-      {"i2", 24},         {"si2", 24},      {"ui2", 25},           {"f8E4M3", 26},
-      {"f8E3M4", 27}};
-  return abi::ElementType{numbers.at(name)};
+  const auto* const found = std::ranges::find(kNarrowTypes, name, &NarrowType::name);
+  if (found == std::end(kNarrowTypes)) throw std::out_of_range(std::string(name));
+  return abi::ElementType{found->number};
 }
 
 void wrap_elements(abi::ElementType type, std::span<std::byte> bytes) {
-  const auto wrap_all = [&](unsigned bits, bool is_signed) {
-    const unsigned mask = (1U << bits) - 1, sign = is_signed ? 1U << (bits - 1) : 0;
-    for (std::byte& byte : bytes)
-      byte = static_cast<std::byte>(((static_cast<unsigned>(byte) & mask) ^ sign) - sign);
-  };
-  switch (static_cast<int>(type)) {
-    case 21:
-      return wrap_all(4, true);
-    case 22:
-      return wrap_all(4, false);
-    case 24:
-      return wrap_all(2, true);
-    case 25:
-      return wrap_all(2, false);
-    default:
-      return;
+  const auto* const found =
+      std::ranges::find(kNarrowTypes, static_cast<int>(type), &NarrowType::number);
+  if (found == std::end(kNarrowTypes) || found->bits == 8) return;
+  for (std::byte& byte : bytes) {
+    byte = std::byte{low_bits(std::to_integer<std::uint8_t>(byte), found->bits, found->is_signed)};
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/narrow_numbers.h"
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/complex/pair_maker.h"
 #include "stablehlo/import/importer.h"
@@ -159,7 +160,11 @@ class ByteRewriter {
       if (const bytecode::ScalarFormat format = integer_format(op.results[0]);
           format.kind != bytecode::ScalarKind::none) {
         std::string bytes(value.text);
-        for (char& byte : bytes) byte = wrapped_byte(format, byte);
+        const bool is_signed = format.kind == bytecode::ScalarKind::integer;
+        for (char& byte : bytes) {
+          byte =
+              static_cast<char>(low_bits(static_cast<std::uint8_t>(byte), format.bits, is_signed));
+        }
         value.text = to_.texts.emplace_back(std::move(bytes));
       }
       attribute = &to_.attributes.emplace_back(std::move(value));

@@ -13,8 +13,6 @@ using BytecodeType = bytecode::Type;
 
 constexpr unsigned kByteBits = 8;
 
-unsigned low_bits(unsigned count) { return (1U << count) - 1; }
-
 }  // namespace
 
 ScalarFormat narrow_integer_format(const BytecodeType& type) {
@@ -24,13 +22,6 @@ ScalarFormat narrow_integer_format(const BytecodeType& type) {
   const std::string_view name = type.types[0]->name;
   if (!name.ends_with("i2") && !name.ends_with("i4")) return {};
   return bytecode::format_of(name);
-}
-
-char wrapped_byte(const ScalarFormat& format, char byte) {
-  const unsigned bits = static_cast<unsigned char>(byte) & low_bits(format.bits);
-  const bool is_negative =
-      format.kind == ScalarKind::integer && (bits >> (format.bits - 1) & 1U) != 0;
-  return static_cast<char>(is_negative ? bits | ~low_bits(format.bits) : bits);
 }
 
 IntegerMaker::Value IntegerMaker::shifted(const char* operation, Value x, unsigned by) {
@@ -48,7 +39,7 @@ IntegerMaker::Value IntegerMaker::as_signed(Value x) {
 }
 
 IntegerMaker::Value IntegerMaker::as_unsigned(Value x) {
-  const std::string mask(1, static_cast<char>(low_bits(format_.bits)));
+  const std::string mask(1, static_cast<char>((1U << format_.bits) - 1));
   return make_.binary("vhlo.and_v1", x, make_.filled(mask, make_.type(x)));
 }
 

@@ -14,9 +14,6 @@ namespace tessera::stablehlo {
 /// types.
 bytecode::ScalarFormat narrow_integer_format(const bytecode::Type& type);
 
-/// The same value in a byte, given a byte whose low bits are the integer.
-char wrapped_byte(const bytecode::ScalarFormat& format, char byte);
-
 /// Appends operations on the integers of one format. They are values of i8 or ui8.
 class IntegerMaker {
  public:
