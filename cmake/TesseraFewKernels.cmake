@@ -1,5 +1,5 @@
 # Builds kernels only for the instruction set that this machine would use, and matrix products only
-# with small tiles. The results have the same bits, and the kernels compile in a fifth of the time.
+# with small tiles. The results have the same bits, and the kernels compile in a third of the time.
 include(CheckCXXSourceRuns)
 set(CMAKE_REQUIRED_LIBRARIES Tessera::hwy)
 check_cxx_source_runs("#include <hwy/targets.h>

@@ -162,13 +162,8 @@ def sums_over_devices(dtype):
 
 
 def calls_back(dtype):
-    def transposed(x):
-        return np.asarray(x).T.reshape(3, 5)
-
     x = random(dtype, 3, 5)
-    shape = jax.ShapeDtypeStruct(x.shape, dtype)
-    found = jax.jit(lambda x: jax.pure_callback(transposed, shape, x))(x)
-    same_numbers(found, x.T.reshape(3, 5))
+    same_numbers(cases.transposed_in_python(x), x.T)
 
 
 for dtype in FORMATS:

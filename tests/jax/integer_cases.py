@@ -155,13 +155,8 @@ def on_eight_devices(dtype):
 
 
 def callbacks(dtype):
-    def transposed(x):
-        return np.asarray(x).T.reshape(3, 5)
-
     x = random(dtype, 3, 5)
-    shape = jax.ShapeDtypeStruct(x.shape, dtype)
-    found = jax.jit(lambda x: jax.pure_callback(transposed, shape, x))(x)
-    equal(found, in_bytes(x).T.reshape(3, 5))
+    equal(cases.transposed_in_python(x), in_bytes(x).T)
 
 
 def bytes_of_other_values(dtype):

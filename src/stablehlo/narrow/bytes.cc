@@ -202,7 +202,7 @@ class ByteRewriter {
     }
     read_low_bits(op, copy, make);
     for (ValueNumber& value : copy.results) {
-      if (is_float8(value) || (is_product && element_name(value) != "f32")) {
+      if (is_float8(value) || (is_product && name_of_elements(value) != "f32")) {
         value = make.new_value(with_elements(value, scalar_type("f32")));
       } else if (is_integer(value)) {
         value = make.new_value(*to_.value_types[value]);
@@ -247,10 +247,7 @@ class ByteRewriter {
 
   /// 0 if the value has no elements that are integers or floats.
   unsigned bits_of(ValueNumber value) const {
-    const BytecodeType& type = *from_.value_types[value];
-    if (type.kind != BytecodeType::Kind::tensor) return 0;
-    if (type.types[0]->kind != BytecodeType::Kind::scalar) return 0;
-    return bytecode::format_of(type.types[0]->name).bits;
+    return bytecode::format_of(name_of_elements(value)).bits;
   }
 
   /// Whether the elements of `wide` are made of those of `narrow` along its last dimension.
@@ -289,14 +286,13 @@ class ByteRewriter {
     name(to, result, make);
   }
 
-  std::string_view element_name(ValueNumber value) const {
-    const BytecodeType& type = *from_.value_types[value];
-    return type.kind == BytecodeType::Kind::tensor ? type.types[0]->name : "";
+  std::string_view name_of_elements(ValueNumber value) const {
+    return element_name(*from_.value_types[value]);
   }
   /// bf16, which has all values of floats of 8 bits, unless the other factor has another type.
   const BytecodeType& factor_type(const Operation& op) const {
     for (const ValueNumber value : op.operands) {
-      if (!element_name(value).empty() && !is_float8(value))
+      if (!name_of_elements(value).empty() && !is_float8(value))
         return *from_.value_types[value]->types[0];
     }
     return scalar_type("bf16");
@@ -367,7 +363,7 @@ class ByteRewriter {
 std::string_view narrow_name(const BytecodeType& type) {
   const bool is_narrow = float8_format(type).kind != bytecode::ScalarKind::none ||
                          narrow_integer_format(type).kind != bytecode::ScalarKind::none;
-  return is_narrow ? type.types[0]->name : std::string_view();
+  return is_narrow ? element_name(type) : std::string_view();
 }
 
 std::optional<bytecode::Module> with_bytes(const bytecode::Module& module) {

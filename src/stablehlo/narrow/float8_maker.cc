@@ -25,12 +25,17 @@ std::uint32_t bits_of(double x) { return std::bit_cast<std::uint32_t>(static_cas
 
 }  // namespace
 
+std::string_view element_name(const BytecodeType& type) {
+  if (type.kind != BytecodeType::Kind::tensor) return {};
+  if (type.types[0]->kind != BytecodeType::Kind::scalar) return {};
+  return type.types[0]->name;
+}
+
 bytecode::ScalarFormat float8_format(const BytecodeType& type) {
-  if (type.kind != BytecodeType::Kind::tensor || type.types[0]->kind != BytecodeType::Kind::scalar)
-    return {};
+  const std::string_view name = element_name(type);
   // All values of all modules are asked, and few are such floats.
-  if (!type.types[0]->name.starts_with("f8")) return {};
-  const bytecode::ScalarFormat format = bytecode::format_of(type.types[0]->name);
+  if (!name.starts_with("f8")) return {};
+  const bytecode::ScalarFormat format = bytecode::format_of(name);
   const bool is_float8 = format.kind == bytecode::ScalarKind::floating && format.bits == 8 &&
                          format.significand_bits > 1 && format.style != FloatStyle::none;
   return is_float8 ? format : bytecode::ScalarFormat{};

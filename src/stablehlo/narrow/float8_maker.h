@@ -10,6 +10,9 @@
 
 namespace tessera::stablehlo {
 
+/// The name of the type of a tensor's elements; empty for types that are not tensors of scalars.
+std::string_view element_name(const bytecode::Type& type);
+
 /// The format of the elements of a tensor of floats of 8 bits that have a sign and a significand.
 /// Of kind `none` for all other types.
 bytecode::ScalarFormat float8_format(const bytecode::Type& type);

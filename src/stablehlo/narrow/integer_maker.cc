@@ -1,7 +1,8 @@
 #include "stablehlo/narrow/integer_maker.h"
 
-#include <algorithm>
 #include <string>
+
+#include "stablehlo/narrow/float8_maker.h"
 
 namespace tessera::stablehlo {
 
@@ -16,10 +17,8 @@ constexpr unsigned kByteBits = 8;
 }  // namespace
 
 ScalarFormat narrow_integer_format(const BytecodeType& type) {
-  if (type.kind != BytecodeType::Kind::tensor || type.types[0]->kind != BytecodeType::Kind::scalar)
-    return {};
+  const std::string_view name = element_name(type);
   // All values of all modules are asked, and few are such integers.
-  const std::string_view name = type.types[0]->name;
   if (!name.ends_with("i2") && !name.ends_with("i4")) return {};
   return bytecode::format_of(name);
 }
