@@ -3,6 +3,7 @@ tessera_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$tessera_root/tools/progress.sh"
 build_packages=(g++ cmake ninja-build libfmt-dev libhwy-dev libcli11-dev nlohmann-json3-dev
   libxxhash-dev libcairo2-dev libzstd-dev libprotozero-dev zlib1g-dev)
+if [ "$(uname -m)" = x86_64 ]; then build_packages+=(libxbyak-dev); fi
 
 # The preset that ./run and plugin/build use.
 preset=${TESSERA_PRESET:-release}

@@ -71,6 +71,13 @@ struct TileKernel {
 /// is that of the last one. nullptr if there is none.
 const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 
+/// What find_tile_kernel() found a kernel by. Both are empty for a kernel that it did not find.
+struct KernelName {
+  std::string_view name;
+  DType dtype;
+};
+KernelName name_of(const TileKernel& kernel);
+
 /// What chains need besides the kernels.
 struct ChainKernels {
   static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;

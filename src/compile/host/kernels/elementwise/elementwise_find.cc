@@ -31,4 +31,19 @@ const TileKernel* find_tile_kernel(std::string_view name, DType dtype) {
   return kernel;
 }
 
+KernelName name_of(const TileKernel& kernel) {
+  KernelName found = {};
+  const auto search = [&](const auto& families) {
+    for (const auto family : families) {
+      for (const elementwise::Entry& entry : family()) {
+        if (&entry.kernel == &kernel) found = {.name = entry.name, .dtype = entry.dtype};
+      }
+    }
+  };
+  search(elementwise::kFamilies);
+  search(elementwise::kWideFamilies);
+  search(elementwise::kOtherFamilies);
+  return found;
+}
+
 }  // namespace tessera::kernels

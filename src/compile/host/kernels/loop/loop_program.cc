@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "compile/host/kernels/loop/code/loop_code.h"
 #include "compile/host/kernels/loop/loop_work.h"
 
 namespace tessera::kernels {
@@ -159,20 +160,34 @@ class Instance {
 
 class LoopPlan::State {
  public:
-  explicit State(LoopProgram program)
+  State(LoopProgram program, Form form)
       : program_(std::move(program)), order_(loops::order_of(program_)) {
-    free_.push_back(std::make_unique<Instance>(program_, order_));
+    if (form == Form::fastest) code_ = loops::make_loop_code(program_, order_);
+    if (code_ == nullptr) free_.push_back(std::make_unique<Instance>(program_, order_));
   }
 
   void run(std::span<std::byte* const> buffers) {
+    if (code_ != nullptr) return run_code(buffers);
     std::unique_ptr<Instance> instance = take();
     instance->run(buffers);
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(instance));
   }
   const LoopProgram& program() const { return program_; }
+  bool is_machine_code() const { return code_ != nullptr; }
 
  private:
+  void run_code(std::span<std::byte* const> buffers) const {
+    for (const auto& carry : program_.carries) {
+      const auto& reg = program_.registers[at(carry.reg)];
+      std::byte* to = buffers[at(carry.to)];
+      const std::byte* from = buffers[at(carry.from)];
+      if (!reg.is_in_place || to == from) continue;
+      std::memcpy(to, from, static_cast<std::size_t>(reg.size) * size_bytes(reg.dtype));
+    }
+    code_->run(buffers);
+  }
+
   std::unique_ptr<Instance> take() {
     {
       const std::lock_guard lock(mutex_);
@@ -187,13 +202,16 @@ class LoopPlan::State {
 
   LoopProgram program_;
   loops::Order order_;
+  std::unique_ptr<const loops::LoopCode> code_;  // null: the loop is interpreted
   std::mutex mutex_;
   std::vector<std::unique_ptr<Instance>> free_;  // not used by any run
 };
 
-LoopPlan::LoopPlan(LoopProgram program) : state_(std::make_unique<State>(std::move(program))) {}
+LoopPlan::LoopPlan(LoopProgram program, Form form)
+    : state_(std::make_unique<State>(std::move(program), form)) {}
 LoopPlan::~LoopPlan() = default;
 void LoopPlan::run(std::span<std::byte* const> buffers) const { state_->run(buffers); }
 const LoopProgram& LoopPlan::program() const { return state_->program(); }
+bool LoopPlan::is_machine_code() const { return state_->is_machine_code(); }
 
 }  // namespace tessera::kernels

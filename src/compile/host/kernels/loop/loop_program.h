@@ -115,13 +115,17 @@ struct LoopProgram {
 /// How to run a program. Several threads may run it at the same time.
 class LoopPlan {
  public:
-  explicit LoopPlan(LoopProgram program);
+  enum class Form : std::uint8_t { interpreted, fastest };
+  explicit LoopPlan(LoopProgram program, Form form = Form::fastest);
   ~LoopPlan();
   /// `buffers` are indexed by the buffer numbers of the program. The `to` of a carry may be the
   /// same memory as its `from`, and the buffer of a store the same as that of a load with the same
   /// stride.
   void run(std::span<std::byte* const> buffers) const;
   const LoopProgram& program() const;
+  /// Whether it runs as machine code, which it does if all values are single numbers or few, and if
+  /// all steps are kernels or parts.
+  bool is_machine_code() const;
 
  private:
   class State;

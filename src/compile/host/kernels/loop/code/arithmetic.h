@@ -1,0 +1,53 @@
+// Machine code for ops on single numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "compile/host/kernels/loop/code/assembler.h"
+
+namespace tessera::kernels::loops {
+
+class Arithmetic : public Assembler {
+ protected:
+  using Assembler::Assembler;
+
+  /// Code for an op of kernels, a conversion or a cast. Results have the bits of the kernels.
+  void compute(const Instruction& made);
+
+ private:
+  enum Predicate : std::uint8_t {
+    kEqual = 0,
+    kLess = 1,
+    kLessOrEqual = 2,
+    kUnordered = 3,
+    kNotEqual = 4
+  };
+
+  void compute_float(const Instruction& made);
+  std::uint64_t sign_bit() const;
+  void multiply_add(const Instruction& made);
+  Xmm extreme(Op op, const Xmm& x, const Xmm& y);
+  void clamp_float(const Instruction& made);
+  void compare(const Xmm& to, const Xmm& x, const Xmm& y, Predicate predicate);
+  void compare_floats(const Instruction& made, const Xmm& x, const Xmm& y);
+  void select_float(const Instruction& made);
+  Xbyak::Reg sized(const Reg& reg) const;
+  void compute_integer(const Instruction& made);
+  void compute_unary(const Instruction& made);
+  void compute_binary(Op op, const Xbyak::Reg& y);
+  void choose_extreme(Op op, const Xbyak::Reg& y);
+  void compare_integers(Op op, const Xbyak::Reg& y);
+  void shift(const Instruction& made);
+  void divide(const Instruction& made);
+  void select_integer(const Instruction& made);
+  void cast(int from, int to);
+  void convert(int from, int to);
+  void convert_float(int from, int to);
+
+  bool is_wide_ = false;  // numbers of 8 bytes
+  bool is_signed_ = false;
+};
+
+}  // namespace tessera::kernels::loops
