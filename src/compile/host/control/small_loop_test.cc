@@ -292,8 +292,8 @@ struct Loops {
 };
 
 struct RandomLoop {
-  explicit RandomLoop(std::uint64_t seed, const Kinds& kinds = kAll, int depth = 0)
-      : random(seed), kinds(kinds) {
+  explicit RandomLoop(std::uint64_t seed, const Kinds& of = kAll, int depth = 0)
+      : random(seed), kinds(of) {
     num_consts = random.pick(3);
     num_carry = 1 + random.pick(4);
     is_while = random.chance(30);
@@ -535,7 +535,8 @@ void check_loops(const Kinds& kinds) {
   const char* given = std::getenv("TESSERA_SEED");
   const std::uint64_t first = given == nullptr ? 1 : std::stoull(given);
   kernels::testing::on_every_target([&](const char*) {
-    for (std::uint64_t i = 0; i < 100 && !HasFailure(); ++i) check_loop(first + i, kinds);
+    for (std::uint64_t i = 0; i < 100 && !::testing::Test::HasFailure(); ++i)
+      check_loop(first + i, kinds);
   });
 }
 
