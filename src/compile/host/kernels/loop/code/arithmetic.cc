@@ -4,9 +4,13 @@
 
 namespace tessera::kernels::loops {
 
+void Arithmetic::set_operands(DType dtype) {
+  is_wide_ = size_bytes(dtype) == 8;
+  is_signed_ = dtype == DType::i32 || dtype == DType::i64;
+}
+
 void Arithmetic::compute(const Instruction& made) {
-  is_wide_ = size_bytes(made.dtype) == 8;
-  is_signed_ = made.dtype == DType::i32 || made.dtype == DType::i64;
+  set_operands(made.dtype);
   if (made.op == Op::convert) return convert(made.inputs[0], made.outputs[0]);
   if (made.op == Op::cast) return cast(made.inputs[0], made.outputs[0]);
   const bool is_float = is_in_vector(made.dtype);
@@ -159,29 +163,37 @@ Xbyak::Reg Arithmetic::sized(const Reg& reg) const {
   return is_wide_ ? Xbyak::Reg(reg) : reg.cvt32();
 }
 
-// All results are made in rax.
 void Arithmetic::compute_integer(const Instruction& made) {
   const auto& inputs = made.inputs;
+  const int out = made.outputs[0];
+  if (made.op == Op::div || made.op == Op::rem) return divide(made);
+  if (made.op >= Op::shift_left && made.op <= Op::shift_right_arithmetic) return shift(made);
+  if (is_comparison(made.op)) {
+    compare_integers(inputs[0], inputs[1]);
+    set_if(made.op, al);
+    movzx(eax, al);
+    return put(out, rax);
+  }
   if (made.op == Op::clamp) {
     get(rax, inputs[1]);
-    choose_extreme(Op::max, sized(general(inputs[0], rcx)));
-    choose_extreme(Op::min, sized(general(inputs[2], rcx)));
-  } else if (inputs.size() == 1) {
-    get(rax, inputs[0]);
-    compute_unary(made);
-  } else if (made.op == Op::div || made.op == Op::rem) {
-    divide(made);
-  } else if (made.op >= Op::shift_left && made.op <= Op::shift_right_arithmetic) {
-    shift(made);
-  } else {
-    get(rax, inputs[0]);
-    compute_binary(made.op, sized(general(inputs[1], rcx)));
+    choose_extreme(Op::max, rax, inputs[0]);
+    choose_extreme(Op::min, rax, inputs[2]);
+    return put(out, rax);
   }
-  put(made.outputs[0], rax);
+  const Reg to = inputs.size() == 2 ? target_besides(out, inputs[1], rax) : target(out, rax);
+  get(to, inputs[0]);
+  inputs.size() == 2 ? compute_binary(made.op, to, inputs[1]) : compute_unary(made, to);
+  put(out, to);
 }
 
-void Arithmetic::compute_unary(const Instruction& made) {
-  const Xbyak::Reg result = sized(rax);
+/// The register that gets a value, or `other` if that register has the value `besides`.
+Arithmetic::Reg Arithmetic::target_besides(int v, int besides, const Reg& other) {
+  const Reg to = target(v, other);
+  return holds(besides, to) ? other : to;
+}
+
+void Arithmetic::compute_unary(const Instruction& made, const Reg& to) {
+  const Xbyak::Reg result = sized(to);
   const Xbyak::Reg negative = sized(rcx);
   switch (made.op) {
     case Op::neg:
@@ -196,62 +208,108 @@ void Arithmetic::compute_unary(const Instruction& made) {
   }
 }
 
-void Arithmetic::compute_binary(Op op, const Xbyak::Reg& y) {
-  const Xbyak::Reg result = sized(rax);
-  switch (op) {
-    case Op::add:
-      return add(result, y);
-    case Op::sub:
-      return sub(result, y);
-    case Op::mul:
-      return imul(result, y);
-    case Op::bit_and:
-      return and_(result, y);
-    case Op::bit_or:
-      return or_(result, y);
-    case Op::bit_xor:
-      return xor_(result, y);
-    case Op::max:
-    case Op::min:
-      return choose_extreme(op, y);
-    default:
-      return compare_integers(op, y);
+void Arithmetic::compute_binary(Op op, const Reg& to, int y) {
+  if (op == Op::max || op == Op::min) return choose_extreme(op, to, y);
+  const Xbyak::Reg result = sized(to);
+  const auto number = immediate(y);
+  if (op == Op::mul) {
+    return number ? imul(result, result, static_cast<int>(*number))
+                  : imul(result, sized(general(y, rcx)));
   }
+  const auto apply = [&](const auto& operand) {
+    switch (op) {
+      case Op::add:
+        return add(result, operand);
+      case Op::sub:
+        return sub(result, operand);
+      case Op::bit_and:
+        return and_(result, operand);
+      case Op::bit_or:
+        return or_(result, operand);
+      default:
+        return xor_(result, operand);
+    }
+  };
+  number ? apply(*number) : apply(sized(general(y, rcx)));
 }
 
-// rax becomes the greater or the less of itself and y.
-void Arithmetic::choose_extreme(Op op, const Xbyak::Reg& y) {
-  const Xbyak::Reg result = sized(rax);
-  cmp(result, y);
+/// A constant that an instruction can contain.
+std::optional<std::uint32_t> Arithmetic::immediate(int v) const {
+  const std::uint64_t* bits = constant(v);
+  if (bits == nullptr) return std::nullopt;
+  const auto number = static_cast<std::uint32_t>(*bits);
+  const bool is_extended = *bits == static_cast<std::uint64_t>(static_cast<std::int32_t>(number));
+  return is_wide_ && !is_extended ? std::nullopt : std::optional(number);
+}
+
+// `to` becomes the greater or the less of itself and y.
+void Arithmetic::choose_extreme(Op op, const Reg& to, int y) {
+  const Xbyak::Reg result = sized(to);
+  const Xbyak::Reg other = sized(general(y, rcx));
+  cmp(result, other);
   if (op == Op::max) {
-    is_signed_ ? cmovl(result, y) : cmovb(result, y);
+    is_signed_ ? cmovl(result, other) : cmovb(result, other);
   } else {
-    is_signed_ ? cmovg(result, y) : cmova(result, y);
+    is_signed_ ? cmovg(result, other) : cmova(result, other);
   }
 }
 
-void Arithmetic::compare_integers(Op op, const Xbyak::Reg& y) {
-  cmp(sized(rax), y);
-  switch (op) {
+// Sets the flags, from which the next functions see whether the relation holds.
+void Arithmetic::compare_integers(int x, int y) {
+  const Xbyak::Reg first = sized(general(x, rax));
+  const auto number = immediate(y);
+  number ? cmp(first, *number) : cmp(first, sized(general(y, rcx)));
+}
+
+void Arithmetic::set_if(Op relation, const Xbyak::Reg8& to) {
+  switch (relation) {
     case Op::compare_eq:
-      sete(al);
-      break;
+      return sete(to);
     case Op::compare_ne:
-      setne(al);
-      break;
+      return setne(to);
     case Op::compare_lt:
-      is_signed_ ? setl(al) : setb(al);
-      break;
+      return is_signed_ ? setl(to) : setb(to);
     case Op::compare_le:
-      is_signed_ ? setle(al) : setbe(al);
-      break;
+      return is_signed_ ? setle(to) : setbe(to);
     case Op::compare_gt:
-      is_signed_ ? setg(al) : seta(al);
-      break;
+      return is_signed_ ? setg(to) : seta(to);
     default:
-      is_signed_ ? setge(al) : setae(al);
+      return is_signed_ ? setge(to) : setae(to);
   }
-  movzx(eax, al);
+}
+
+void Arithmetic::move_if(Op relation, const Reg& to, const Reg& from) {
+  switch (relation) {
+    case Op::compare_eq:
+      return cmove(to, from);
+    case Op::compare_ne:
+      return cmovne(to, from);
+    case Op::compare_lt:
+      return is_signed_ ? cmovl(to, from) : cmovb(to, from);
+    case Op::compare_le:
+      return is_signed_ ? cmovle(to, from) : cmovbe(to, from);
+    case Op::compare_gt:
+      return is_signed_ ? cmovg(to, from) : cmova(to, from);
+    default:
+      return is_signed_ ? cmovge(to, from) : cmovae(to, from);
+  }
+}
+
+void Arithmetic::jump_unless(Op relation, const Xbyak::Label& to) {
+  switch (relation) {
+    case Op::compare_eq:
+      return jne(to, T_NEAR);
+    case Op::compare_ne:
+      return je(to, T_NEAR);
+    case Op::compare_lt:
+      return is_signed_ ? jge(to, T_NEAR) : jae(to, T_NEAR);
+    case Op::compare_le:
+      return is_signed_ ? jg(to, T_NEAR) : ja(to, T_NEAR);
+    case Op::compare_gt:
+      return is_signed_ ? jle(to, T_NEAR) : jbe(to, T_NEAR);
+    default:
+      return is_signed_ ? jl(to, T_NEAR) : jb(to, T_NEAR);
+  }
 }
 
 // If a shift is by as many bits as there are or more, no bit of the operand is left.
@@ -265,12 +323,14 @@ void Arithmetic::shift(const Instruction& made) {
     mov(other, bits - 1);
     cmp(sized(rcx), bits - 1);
     cmova(sized(rcx), other);
-    return sar(x, cl);
+    sar(x, cl);
+  } else {
+    made.op == Op::shift_left ? shl(x, cl) : shr(x, cl);
+    xor_(other, other);
+    cmp(sized(rcx), bits);
+    cmovae(x, other);
   }
-  made.op == Op::shift_left ? shl(x, cl) : shr(x, cl);
-  xor_(other, other);
-  cmp(sized(rcx), bits);
-  cmovae(x, other);
+  put(made.outputs[0], rax);
 }
 
 // Rounds toward zero. x / 0 is -1, and the lowest number divided by -1 is itself; the processor
@@ -301,23 +361,47 @@ void Arithmetic::divide(const Instruction& made) {
     idiv(y);
   }
   if (is_rem) mov(x, sized(rdx));
-  if (is_safe) return;
-  jmp(done);
-  L(by_zero);
-  if (!is_rem) mov(rax, ~std::uint64_t{0});
-  jmp(done);
-  L(by_minus_one);
-  is_rem ? xor_(eax, eax) : neg(x);
-  L(done);
+  if (!is_safe) {
+    jmp(done);
+    L(by_zero);
+    if (!is_rem) mov(rax, ~std::uint64_t{0});
+    jmp(done);
+    L(by_minus_one);
+    is_rem ? xor_(eax, eax) : neg(x);
+    L(done);
+  }
+  put(made.outputs[0], rax);
+}
+
+// Returns the relation that the flags show.
+Op Arithmetic::test_condition(const Instruction& made) {
+  if (made.compared) {
+    set_operands(made.compared->dtype);
+    compare_integers(made.inputs[0], made.inputs[1]);
+    return made.compared->relation;
+  }
+  const int flag = made.inputs[0];
+  if (value(flag).is_mask) {
+    vmovd(eax, vector(flag, scratch(0)));
+    test(eax, eax);
+  } else {
+    const Xbyak::Reg32 bits = general(flag, rax).cvt32();
+    test(bits, bits);
+  }
+  return Op::compare_ne;
 }
 
 void Arithmetic::select_integer(const Instruction& made) {
-  get(rax, made.inputs[2]);
-  const Reg yes = general(made.inputs[1], rdx);
-  const Reg chooser = general(made.inputs[0], rcx);
-  test(chooser.cvt32(), chooser.cvt32());
-  cmovnz(rax, yes);
-  put(made.outputs[0], rax);
+  const Op relation = test_condition(made);
+  const int yes = made.inputs[made.inputs.size() - 2];
+  const Reg to = target_besides(made.outputs[0], yes, rdx);
+  get(to, made.inputs.back());
+  move_if(relation, to, general(yes, rax));
+  put(made.outputs[0], to);
+}
+
+void Arithmetic::leave_unless(const Instruction& made, const Xbyak::Label& to) {
+  jump_unless(test_condition(made), to);
 }
 
 // --- conversions

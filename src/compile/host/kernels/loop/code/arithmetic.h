@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <optional>
 
 #include "compile/host/kernels/loop/code/assembler.h"
 
@@ -15,6 +15,8 @@ class Arithmetic : public Assembler {
 
   /// Code for an op of kernels, a conversion or a cast. Results have the bits of the kernels.
   void compute(const Instruction& made);
+  /// Jumps if the condition of a `leave` is false.
+  void leave_unless(const Instruction& made, const Xbyak::Label& to);
 
  private:
   enum Predicate : std::uint8_t {
@@ -25,6 +27,7 @@ class Arithmetic : public Assembler {
     kNotEqual = 4
   };
 
+  void set_operands(DType dtype);
   void compute_float(const Instruction& made);
   std::uint64_t sign_bit() const;
   void multiply_add(const Instruction& made);
@@ -35,12 +38,18 @@ class Arithmetic : public Assembler {
   void select_float(const Instruction& made);
   Xbyak::Reg sized(const Reg& reg) const;
   void compute_integer(const Instruction& made);
-  void compute_unary(const Instruction& made);
-  void compute_binary(Op op, const Xbyak::Reg& y);
-  void choose_extreme(Op op, const Xbyak::Reg& y);
-  void compare_integers(Op op, const Xbyak::Reg& y);
+  Reg target_besides(int v, int besides, const Reg& other);
+  void compute_unary(const Instruction& made, const Reg& to);
+  void compute_binary(Op op, const Reg& to, int y);
+  std::optional<std::uint32_t> immediate(int v) const;
+  void choose_extreme(Op op, const Reg& to, int y);
+  void compare_integers(int x, int y);
+  void set_if(Op relation, const Xbyak::Reg8& to);
+  void move_if(Op relation, const Reg& to, const Reg& from);
+  void jump_unless(Op relation, const Xbyak::Label& to);
   void shift(const Instruction& made);
   void divide(const Instruction& made);
+  Op test_condition(const Instruction& made);
   void select_integer(const Instruction& made);
   void cast(int from, int to);
   void convert(int from, int to);

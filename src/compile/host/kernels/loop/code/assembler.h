@@ -32,6 +32,9 @@ class Assembler : public Xbyak::CodeGenerator {
   std::size_t bytes_of(int v) const { return size_bytes(value(v).dtype); }
   const std::uint64_t* constant(int v) const;
 
+  bool holds(int v, const Reg& reg) const {
+    return location(v) == Location{Location::Kind::general, reg.getIdx()};
+  }
   /// The register of a value, or `other`, into which it is loaded.
   Reg general(int v, const Reg& other);
   Xmm vector(int v, const Xmm& other);

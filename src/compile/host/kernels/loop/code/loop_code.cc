@@ -99,21 +99,10 @@ class Code final : public Arithmetic, public LoopCode {
       case Op::write:
         return write(made);
       case Op::leave:
-        return leave_unless(made.inputs[0]);
+        return leave_unless(made, end_);
       default:
         return compute(made);
     }
-  }
-
-  void leave_unless(int condition) {
-    if (value(condition).is_mask) {
-      vmovd(eax, vector(condition, scratch(0)));
-      test(eax, eax);
-    } else {
-      const Reg flag = general(condition, rax);
-      test(flag.cvt32(), flag.cvt32());
-    }
-    jz(end_, T_NEAR);
   }
 
   // --- parts of arrays

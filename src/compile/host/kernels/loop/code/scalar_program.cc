@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -69,8 +70,6 @@ constexpr NamedOp kOps[] = {
     {"shift_right_arithmetic", Op::shift_right_arithmetic, false, true, false},
 };
 
-bool is_comparison(Op op) { return op >= Op::compare_eq && op <= Op::compare_ge; }
-
 /// Whether the processor converts them with the meaning that kernels give it.
 bool is_converted(DType from, DType to) {
   const bool is_from_known = is_full(from) || from == DType::boolean;
@@ -122,6 +121,8 @@ class Builder {
     list_ = &made_.after;
     for (const auto& carry : program_.carries) write_back(carry);
     made_.before.insert(made_.before.begin(), setup_.begin(), setup_.end());
+    join_comparisons();
+    remove_dead(made_.round);
     find_masks();
     check(made_.before.size() + made_.round.size() + made_.after.size() <= kMostInstructions);
     return std::move(made_);
@@ -402,6 +403,38 @@ class Builder {
     }
   }
 
+  // A condition that is a comparison of integers is computed where it is needed.
+  void join_comparisons() {
+    std::map<int, const Instruction*> comparisons;
+    for (Instruction& made : made_.round) {
+      if (is_comparison(made.op) && !is_in_vector(made.dtype)) comparisons[made.outputs[0]] = &made;
+      const bool is_select = made.op == Op::select && !is_in_vector(made.dtype);
+      if (!is_select && made.op != Op::leave) continue;
+      const auto found = comparisons.find(made.inputs[0]);
+      if (found == comparisons.end()) continue;
+      const Instruction& comparison = *found->second;
+      made.compared = {.relation = comparison.op, .dtype = comparison.dtype};
+      made.inputs.erase(made.inputs.begin());
+      made.inputs.insert(made.inputs.begin(), comparison.inputs.begin(), comparison.inputs.end());
+    }
+  }
+
+  void remove_dead(std::vector<Instruction>& list) const {
+    std::vector<bool> is_read(made_.values.size(), false);
+    for (const auto& carried : made_.carried) is_read[at(carried.next)] = true;
+    std::vector<Instruction> kept;
+    for (auto made = list.rbegin(); made != list.rend(); ++made) {
+      const bool has_effect =
+          made->op == Op::store || made->op == Op::write || made->op == Op::leave;
+      const bool is_needed = std::any_of(made->outputs.begin(), made->outputs.end(),
+                                         [&](int v) { return is_read[at(v)]; });
+      if (!has_effect && !is_needed) continue;
+      for (const int v : made->inputs) is_read[at(v)] = true;
+      kept.push_back(std::move(*made));
+    }
+    list.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  }
+
   // A comparison of floats is a mask if it only chooses between floats of the same size or ends
   // the loop.
   void find_masks() {
@@ -412,11 +445,12 @@ class Builder {
       compared_bytes[at(instruction.outputs[0])] = size_bytes(instruction.dtype);
     }
     for (const auto* list : {&made_.before, &made_.round, &made_.after}) {
-      for (const auto& [op, dtype, inputs, outputs, offset, kernel, place] : *list) {
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          const bool chooses = op == Op::select && i == 0 && is_in_vector(dtype) &&
-                               compared_bytes[at(inputs[i])] == size_bytes(dtype);
-          if (!chooses && op != Op::leave) made_.values[at(inputs[i])].is_mask = false;
+      for (const Instruction& reader : *list) {
+        for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+          const int input = reader.inputs[i];
+          const bool chooses = reader.op == Op::select && i == 0 && is_in_vector(reader.dtype) &&
+                               compared_bytes[at(input)] == size_bytes(reader.dtype);
+          if (!chooses && reader.op != Op::leave) made_.values[at(input)].is_mask = false;
         }
       }
     }

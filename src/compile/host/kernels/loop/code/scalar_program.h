@@ -61,6 +61,8 @@ enum class Op : std::uint8_t {
   leave,    // ends the loop if the input is false
 };
 
+inline bool is_comparison(Op op) { return op >= Op::compare_eq && op <= Op::compare_ge; }
+
 /// The place of a part in an array.
 struct PartPlace {
   struct Dim {
@@ -73,12 +75,20 @@ struct PartPlace {
 };
 
 struct Instruction {
+  /// A comparison of integers that is made where its result is needed.
+  struct Comparison {
+    Op relation;
+    DType dtype;
+  };
+
   Op op;
   DType dtype = DType::i64;      // of the operands; of select: of what is selected
   std::vector<int> inputs = {};  // values
   std::vector<int> outputs = {};
   std::int64_t offset = 0;  // see Op; of a pointer: the number of the buffer
   const TileKernel* kernel = nullptr;
+  /// Of a select and of `leave`: the first two inputs are compared to get the condition.
+  std::optional<Comparison> compared = std::nullopt;
   std::shared_ptr<const PartPlace> place = nullptr;
 };
 
