@@ -64,20 +64,22 @@ class GemmKernel final : public run::Kernel {
  private:
   // Assigns the parts of plans, the longest first, to wherever there is the least work so far.
   void distribute() {
-    std::vector<const kernels::GemmPlan*> longest;
-    for (const kernels::GemmPlan& plan : plans_) longest.push_back(&plan);
-    const auto work = [](const kernels::GemmPlan* plan) {
-      return plan->flops() / plan->num_parts();
+    struct Piece {
+      kernels::GemmPlan::PartOfPlan part;
+      std::int64_t work;
     };
+    std::vector<Piece> longest;
+    for (const kernels::GemmPlan& plan : plans_) {
+      for (int part = 0; part < plan.num_parts(); ++part)
+        longest.push_back({{&plan, part}, plan.flops(part)});
+    }
     std::stable_sort(longest.begin(), longest.end(),
-                     [&](const auto* x, const auto* y) { return work(x) > work(y); });
+                     [](const Piece& x, const Piece& y) { return x.work > y.work; });
     std::vector<std::int64_t> loads(parts_.size());
-    for (const kernels::GemmPlan* plan : longest) {
-      for (int part = 0; part < plan->num_parts(); ++part) {
-        const auto least = std::min_element(loads.begin(), loads.end());
-        *least += work(plan);
-        parts_[static_cast<std::size_t>(least - loads.begin())].push_back({plan, part});
-      }
+    for (const auto& [part, work] : longest) {
+      const auto least = std::min_element(loads.begin(), loads.end());
+      *least += work;
+      parts_[static_cast<std::size_t>(least - loads.begin())].push_back(part);
     }
   }
 

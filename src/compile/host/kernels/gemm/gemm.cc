@@ -481,6 +481,10 @@ std::int64_t GemmPlan::flops() const {
   return 2 * state_->batches * state_->rows * state_->n * state_->terms;
 }
 
+std::int64_t GemmPlan::flops(int part) const {
+  return 2 * state_->num_results(part) * state_->terms;
+}
+
 int GemmPlan::num_parts() const {
   return static_cast<int>(state_->batch_parts * state_->row_parts * state_->panel_parts);
 }

@@ -76,6 +76,7 @@ class GemmPlan {
 
   /// Floating point operations of all products, without the additions of the summation tree.
   std::int64_t flops() const;
+  std::int64_t flops(int part) const;
   /// The number of independent parts of about equal work, from 1 to 64. Each part writes its own
   /// block of C.
   int num_parts() const;

@@ -194,6 +194,7 @@ struct GemmPlan::State {
   void pack_b_panels(const std::byte* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
                      float* to) const;
   std::int64_t scratch_floats(int part) const;
+  std::int64_t num_results(int part) const;
   void run_part(std::span<const void* const> a, std::span<const void* const> b,
                 std::span<float* const> c, int part) const;
   /// Prefetches the part of an operand that a chunk reads.

@@ -43,7 +43,10 @@ class PartRun {
   double progress() const { return static_cast<double>(done_) / static_cast<double>(all_steps()); }
 
   std::int64_t scratch_floats() const { return scratch_sizes().total(); }
-  bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
+  std::int64_t num_results() const {
+    return batches_.size() * rows_.size() * columns(panels_).size();
+  }
+  bool empty() const { return num_results() == 0; }
 
  private:
   struct ScratchSizes {
@@ -524,6 +527,10 @@ std::int64_t GemmPlan::State::scratch_floats(int part) const {
   if (has_few_rows) return scratch_of_few_rows;
   const PartRun run(*this, part);
   return run.empty() || tree.chunks.empty() ? 0 : run.scratch_floats();
+}
+
+std::int64_t GemmPlan::State::num_results(int part) const {
+  return PartRun(*this, part).num_results();
 }
 
 void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace tessera::kernels::loops {
 
@@ -36,8 +37,9 @@ class Allocator {
         order.push_back(intervals_[v]);
       }
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    std::sort(order.begin(), order.end(), [](const Interval& a, const Interval& b) {
+      return std::pair(a.begin, a.value) < std::pair(b.begin, b.value);
+    });
     for (const Interval& interval : order) place(interval);
     return std::move(result_);
   }

@@ -3,6 +3,7 @@
 #if TESSERA_HAS_XBYAK
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -128,7 +129,9 @@ class Code final : public Arithmetic, public LoopCode {
         cmp(rcx, rdx);
         cmovg(rcx, rdx);
       }
-      if (stride == static_cast<std::int32_t>(stride)) {
+      if (std::has_single_bit(static_cast<std::uint64_t>(stride))) {
+        shl(rcx, std::countr_zero(static_cast<std::uint64_t>(stride)));
+      } else if (stride == static_cast<std::int32_t>(stride)) {
         imul(rcx, rcx, static_cast<int>(stride));
       } else {
         mov(rdx, static_cast<std::uint64_t>(stride));
