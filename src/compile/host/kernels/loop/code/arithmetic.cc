@@ -53,9 +53,16 @@ void Arithmetic::compute_float(const Instruction& made) {
       break;
     case Op::rsqrt:
       is_wide_ ? vsqrtsd(scratch(2), x, x) : vsqrtss(scratch(2), x, x);
-      load_constant(scratch(3), is_wide_ ? 0x3FF0'0000'0000'0000U : 0x3F80'0000U);
+      load_constant(scratch(3), one());
       is_wide_ ? vdivsd(to, scratch(3), scratch(2)) : vdivss(to, scratch(3), scratch(2));
       break;
+    case Op::floor:
+    case Op::ceil:
+    case Op::round:
+      round(made.op, to, x);
+      break;
+    case Op::sign:
+      return put(out, sign_of(x));
     case Op::max:
     case Op::min:
       return put(out, extreme(made.op, x, y));
@@ -66,6 +73,34 @@ void Arithmetic::compute_float(const Instruction& made) {
 }
 
 std::uint64_t Arithmetic::sign_bit() const { return std::uint64_t{1} << (is_wide_ ? 63 : 31); }
+
+std::uint64_t Arithmetic::one() const { return is_wide_ ? 0x3FF0'0000'0000'0000U : 0x3F80'0000U; }
+
+// Half way between two integers, `round` gives the even one.
+void Arithmetic::round(Op op, const Xmm& to, const Xmm& x) {
+  constexpr std::uint8_t kQuiet = 8;
+  const std::uint8_t direction = op == Op::floor ? 1 : op == Op::ceil ? 2 : 0;
+  is_wide_ ? vroundsd(to, x, x, direction | kQuiet) : vroundss(to, x, x, direction | kQuiet);
+}
+
+// 1 or -1 in scratch(0); zeros and NaN stay.
+Arithmetic::Xmm Arithmetic::sign_of(const Xmm& x) {
+  const Xmm result = scratch(0);
+  const Xmm mask = scratch(3);
+  const Xmm number = scratch(2);
+  const auto choose = [&](const Xmm& otherwise, std::uint64_t bits) {
+    load_constant(number, bits);
+    is_wide_ ? vblendvpd(result, otherwise, number, mask)
+             : vblendvps(result, otherwise, number, mask);
+  };
+  vxorps(number, number, number);
+  compare(mask, number, x, kLess);
+  choose(x, one());
+  vxorps(number, number, number);
+  compare(mask, x, number, kLess);
+  choose(result, one() | sign_bit());
+  return result;
+}
 
 void Arithmetic::multiply_add(const Instruction& made) {
   const Xmm x = vector(made.inputs[0], scratch(1));
@@ -200,12 +235,31 @@ void Arithmetic::compute_unary(const Instruction& made, const Reg& to) {
       return neg(result);
     case Op::bit_not:
       return made.dtype == DType::boolean ? xor_(result, 1) : not_(result);
+    case Op::sign:
+      return sign_of(result);
     default:  // abs
       if (!is_signed_) return;
       mov(negative, result);
       neg(negative);
       cmovns(result, negative);
   }
+}
+
+// For signed numbers: all ones if x is negative, or else the sign bit of -x.
+void Arithmetic::sign_of(const Xbyak::Reg& x) {
+  const Xbyak::Reg negative = sized(rcx);
+  const int last_bit = is_wide_ ? 63 : 31;
+  mov(negative, x);
+  neg(negative);
+  if (is_signed_) {
+    sar(x, last_bit);
+    shr(negative, last_bit);
+    return or_(x, negative);
+  }
+  // The negation of 0 alone sets no carry flag.
+  setb(al);
+  movzx(eax, al);
+  mov(x, sized(rax));
 }
 
 void Arithmetic::compute_binary(Op op, const Reg& to, int y) {

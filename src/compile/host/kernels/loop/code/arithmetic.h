@@ -30,6 +30,9 @@ class Arithmetic : public Assembler {
   void set_operands(DType dtype);
   void compute_float(const Instruction& made);
   std::uint64_t sign_bit() const;
+  std::uint64_t one() const;
+  void round(Op op, const Xmm& to, const Xmm& x);
+  Xmm sign_of(const Xmm& x);
   void multiply_add(const Instruction& made);
   Xmm extreme(Op op, const Xmm& x, const Xmm& y);
   void clamp_float(const Instruction& made);
@@ -40,6 +43,7 @@ class Arithmetic : public Assembler {
   void compute_integer(const Instruction& made);
   Reg target_besides(int v, int besides, const Reg& other);
   void compute_unary(const Instruction& made, const Reg& to);
+  void sign_of(const Xbyak::Reg& x);
   void compute_binary(Op op, const Reg& to, int y);
   std::optional<std::uint32_t> immediate(int v) const;
   void choose_extreme(Op op, const Reg& to, int y);

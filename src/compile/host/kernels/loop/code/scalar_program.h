@@ -20,6 +20,7 @@ enum class Op : std::uint8_t {
   // Of floats and of integers.
   neg,
   abs,
+  sign,
   add,
   sub,
   mul,
@@ -37,6 +38,9 @@ enum class Op : std::uint8_t {
   // Of floats.
   sqrt,
   rsqrt,
+  floor,
+  ceil,
+  round,
   fma,
   // Of integers and booleans.
   rem,
