@@ -71,7 +71,7 @@ struct TileKernel {
 /// is that of the last one. nullptr if there is none.
 const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 
-/// What find_tile_kernel() found a kernel by. Both are empty for a kernel that it did not find.
+/// What find_tile_kernel() found a kernel by. The name is empty if the kernel is another one.
 struct KernelName {
   std::string_view name;
   DType dtype;

@@ -123,8 +123,7 @@ class LoopPlan {
   /// stride.
   void run(std::span<std::byte* const> buffers) const;
   const LoopProgram& program() const;
-  /// Whether it runs as machine code, which it does if all values are single numbers or few, and if
-  /// all steps are kernels or parts.
+  /// Whether it runs as machine code, see code/loop_code.h.
   bool is_machine_code() const;
 
  private:

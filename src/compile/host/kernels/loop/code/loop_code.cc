@@ -61,6 +61,7 @@ class Code final : public Arithmetic, public LoopCode {
 
  private:
   using Function = void (*)(std::byte* const* buffers);
+
   void emit_rounds() {
     Xbyak::Label top;
     align(16);
@@ -146,7 +147,7 @@ class Code final : public Arithmetic, public LoopCode {
     Xbyak::Label outside;
     Xbyak::Label done;
     find_place(made, 1, outside);
-    mov(rcx, rax);  // load() may use rax
+    mov(rcx, rax);
     for (std::size_t i = 0; i < made.outputs.size(); ++i) {
       load(made.outputs[i], element(place, i));
     }
@@ -169,12 +170,12 @@ class Code final : public Arithmetic, public LoopCode {
     L(done);
   }
 
-  /// An element of the part at rcx.
+  /// An element of the part at rcx. load() and store() do not change rax before they use it.
   Xbyak::RegExp element(const PartPlace& place, std::size_t i) {
     const std::int64_t offset = place.offsets[i];
     if (offset == static_cast<std::int32_t>(offset)) return rcx + static_cast<std::size_t>(offset);
-    mov(rdx, static_cast<std::uint64_t>(offset));
-    return rcx + rdx;
+    mov(rax, static_cast<std::uint64_t>(offset));
+    return rcx + rax;
   }
 
   // --- calls of kernels

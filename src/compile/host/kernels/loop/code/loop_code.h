@@ -20,8 +20,9 @@ class LoopCode {
 /// Whether loops can become machine code on this machine.
 bool has_loop_code();
 
-/// nullptr if the loop has values of many numbers, if has_loop_code() is false, or if the
-/// system refuses memory for code. Refers to constants of `program`, which must outlive the result.
+/// nullptr if the loop computes with values of many numbers, calls kernels often, or has steps that
+/// are neither moves, parts nor elementwise kernels; also if has_loop_code() is false or the system
+/// refuses memory for code. Refers to constants of `program`, which must outlive the result.
 std::unique_ptr<const LoopCode> make_loop_code(const LoopProgram& program, const Order& order);
 
 }  // namespace tessera::kernels::loops

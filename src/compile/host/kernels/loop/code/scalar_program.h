@@ -15,7 +15,8 @@ namespace tessera::kernels::loops {
 /// Whether processors compute with the dtype in vector registers.
 inline bool is_in_vector(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
-/// What an instruction does. The ops of elementwise kernels are named like the kernels.
+/// What an instruction does. The ops of elementwise kernels have the names of the kernels, with
+/// `bit_` before words of C++.
 enum class Op : std::uint8_t {
   // Of floats and of integers.
   neg,
