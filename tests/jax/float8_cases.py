@@ -1,4 +1,4 @@
-"""float8_cases.py: floats of 8 bits. Conversions are compared with NumPy's for all bits and for
+"""float8_cases.py: floats of 8 and 4 bits. Conversions are compared with NumPy's for all bits and for
 numbers next to the limits of rounding, operations with JAX's CPU backend."""
 import functools
 
@@ -13,16 +13,28 @@ import cases
 from cases import CPU, mesh_of
 
 CASES = {}
-FORMATS = [np.dtype(getattr(ml_dtypes, f"float8_{name}")) for name in
-           ("e4m3fn", "e5m2", "e4m3b11fnuz", "e4m3fnuz", "e5m2fnuz", "e4m3", "e3m4")]
+FORMATS = [np.dtype(getattr(ml_dtypes, f"float{name}")) for name in
+           ("8_e4m3fn", "8_e5m2", "8_e4m3b11fnuz", "8_e4m3fnuz", "8_e5m2fnuz", "8_e4m3", "8_e3m4",
+            "8_e8m0fnu", "4_e2m1fn")]
+UNLIKE_XLA = FORMATS[-2:]  # in products
+POWERS = np.dtype(ml_dtypes.float8_e8m0fnu)  # has neither a sign nor 0
+
+
+def num_bits(dtype):
+    return ml_dtypes.finfo(dtype).bits
 
 
 def all_numbers(dtype):
-    return np.arange(256, dtype=np.uint8).view(dtype)
+    return np.arange(2 ** num_bits(dtype), dtype=np.uint8).view(dtype)
 
 
 def random(dtype, *shape, seed=0):
-    return (np.random.RandomState(seed).standard_normal(shape) * 2).astype(dtype)
+    numbers = np.random.RandomState(seed).standard_normal(shape) * 2
+    return (np.exp2(numbers) if dtype == POWERS else numbers).astype(dtype)
+
+
+def bits(x, kind):
+    return lax.bitcast_convert_type(x, jnp.dtype(f"{kind}{num_bits(x.dtype)}"))
 
 
 def same_numbers(found, wanted):
@@ -89,19 +101,28 @@ def product(x, y, dtype):
     return lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=dtype)
 
 
+def multiplies(x, y):
+    """XLA cannot multiply floats of 4 bits, and rounds sums of powers of two to powers of two."""
+    wanted = x.astype(np.float32) @ y.astype(np.float32)
+    for wide in (jnp.float32, jnp.bfloat16, jnp.float16):
+        found = jax.jit(functools.partial(product, dtype=wide))(x, y)
+        np.testing.assert_allclose(np.asarray(found, np.float32), wanted.astype(wide).astype(
+            np.float32), rtol=3e-6 if wide == jnp.float32 else 0.01)
+
+
 EXACT = {
     "arithmetic": lambda x, y: (x + y, x * y, x - y, -x, abs(x), jnp.sign(x), jnp.maximum(x, y)),
     "compare": lambda x, y: (x < y, x == y, x >= y, jnp.where(x < y, x, y), jnp.clip(x, -1, 1)),
     "moves": lambda x, y: (x.T, x[::2, 1:5], jnp.concatenate([x, y]), jnp.pad(x, 1), x.reshape(-1),
                            x[jnp.array([1, 3])], jnp.roll(x, 1), jnp.flip(y), x.at[2].set(y[0])),
-    "order": lambda x, y: (jnp.sort(x, axis=1), x.max(axis=1), jnp.argmin(y, axis=0)),
+    "order": lambda x, y: (jnp.sort(x, axis=1), x.max(axis=1), y.min(axis=0)),
     "constants": lambda x, y: (x * jnp.asarray(1.5, x.dtype), lax.iota(x.dtype, 9),
                                x + jnp.arange(12).astype(x.dtype)),
-    "integers": lambda x, y: (x.astype(jnp.int32), y.astype(bool), jnp.arange(20).astype(x.dtype)),
+    # XLA takes the largest float of 4 bits for one that no integer can be.
+    "integers": lambda x, y: (jnp.minimum(abs(x), 4).astype(jnp.int32), y.astype(bool), jnp.arange(20).astype(x.dtype)),
     "formats": lambda x, y: (x.astype(jnp.float8_e5m2), y.astype(jnp.float8_e4m3fn),
                              x.astype(jnp.float16) + 1),
-    "bits": lambda x, y: (lax.bitcast_convert_type(x, jnp.uint8),
-                          lax.bitcast_convert_type(y, jnp.int8)),
+    "bits": lambda x, y: (bits(x, "uint"), bits(y, "int")),
     "cond": lambda x, y: lax.cond(x[0, 0] > 0, lambda: x, lambda: y),
     "loop": lambda x, y: lax.fori_loop(0, 3, lambda i, s: jnp.maximum(s, y), x),
     "gradient": lambda x, y: jax.grad(
@@ -124,12 +145,17 @@ for dtype in FORMATS:
         exact, lambda x: (jnp.isnan(x), jnp.isfinite(x)), all_numbers(dtype))
     CASES[f"from_bits_{dtype}"] = functools.partial(
         exact, functools.partial(lax.bitcast_convert_type, new_dtype=dtype),
-        np.arange(256, dtype=np.uint8))
+        all_numbers(dtype).view(np.uint8).astype(f"uint{num_bits(dtype)}"))
     for name, function in EXACT.items():
         CASES[f"{name}_{dtype}"] = functools.partial(exact, function, x, y)
+    if dtype != POWERS:  # whose search starts with NaN in XLA
+        CASES[f"places_{dtype}"] = functools.partial(exact, lambda x: jnp.argmin(x, axis=0), y)
     for name, function in NEAR.items():
         small = (array / np.array(4, dtype) for array in (x, y))
         CASES[f"{name}_{dtype}"] = functools.partial(near, function, *small)
+    if dtype in UNLIKE_XLA:
+        CASES[f"product_{dtype}"] = functools.partial(multiplies, x, random(dtype, 12, 6, seed=2))
+        continue
     for wide in (jnp.float32, jnp.bfloat16, jnp.float16):
         for other in [dtype] if "fnuz" in dtype.name else [dtype, np.dtype(jnp.float8_e5m2)]:
             name = f"product_{dtype}_{other}_{np.dtype(wide)}"

@@ -16,7 +16,7 @@ DTYPES = {np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, 
           np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64,
           np.complex128, ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e4m3b11fnuz,
           ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
-          ml_dtypes.float8_e5m2fnuz}
+          ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, ml_dtypes.float4_e2m1fn}
 X64 = {np.int64, np.uint64, np.float64, np.complex128}
 # JAX skips these unless it knows that the platform has callbacks or shardings of factorisations.
 CPU_TESTS = ("python_callback_test", "debugger_test", "linalg_sharding_test",

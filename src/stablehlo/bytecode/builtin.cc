@@ -187,6 +187,14 @@ Type read_builtin_type(Nodes& nodes, std::uint64_t code, Cursor& at) {
       return scalar("f8E4M3B11FNUZ");
     case 28:
       return scalar("f8E3M4");
+    case 29:
+      return scalar("f4E2M1FN");
+    case 30:
+      return scalar("f6E2M3FN");
+    case 31:
+      return scalar("f6E3M2FN");
+    case 32:
+      return scalar("f8E8M0FNU");
     case 9:
       result.kind = Type::Kind::complex;
       result.types = {nodes.type(at)};

@@ -59,7 +59,8 @@ constexpr auto kFormats = std::to_array<NamedFormat>(
      {"f8E4M3B11FNUZ", {ScalarKind::floating, 8, 4, 11, FloatStyle::unsigned_zero}},
      {"f8E4M3FNUZ", {ScalarKind::floating, 8, 4, 8, FloatStyle::unsigned_zero}},
      {"f8E5M2", {ScalarKind::floating, 8, 3, 15}},
-     {"f8E5M2FNUZ", {ScalarKind::floating, 8, 3, 16, FloatStyle::unsigned_zero}}});
+     {"f8E5M2FNUZ", {ScalarKind::floating, 8, 3, 16, FloatStyle::unsigned_zero}},
+     {"f8E8M0FNU", {ScalarKind::floating, 8, 1, 127, FloatStyle::power}}});
 
 /// Digits of a positive number and the exponent of its last one.
 struct Decimal {
@@ -162,6 +163,11 @@ std::string long_text(double value, unsigned significand_bits) {
 
 /// A float of at most 32 bits.
 double small_float(const ScalarFormat& format, std::uint64_t bits) {
+  if (format.style == FloatStyle::power) {
+    const bool is_number = bits + 1 < std::uint64_t{1} << format.bits;
+    return is_number ? std::ldexp(1.0, static_cast<int>(bits) - format.bias)
+                     : std::numeric_limits<double>::quiet_NaN();
+  }
   const unsigned fraction_bits = format.significand_bits - 1;
   const unsigned exponent_bits = format.bits - format.significand_bits;
   const std::uint64_t fraction = bits & ((std::uint64_t{1} << fraction_bits) - 1);
@@ -193,7 +199,8 @@ double nearest_in(const ScalarFormat& format, double value) {
   // The power of two of the smallest number.
   const int least = 2 - format.bias - static_cast<int>(format.significand_bits);
   int exponent = 0;
-  std::frexp(value, &exponent);
+  const double fraction = std::frexp(value, &exponent);
+  if (format.style == FloatStyle::power) return std::ldexp(1.0, exponent - (fraction < 0.75));
   const int unit = std::max(exponent - static_cast<int>(format.significand_bits), least);
   return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
 }

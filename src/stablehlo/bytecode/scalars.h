@@ -14,7 +14,8 @@ enum class ScalarKind : std::uint8_t { none, boolean, integer, unsigned_integer,
 
 /// What the greatest exponent of a float format means. ieee: infinity and NaN. finite: a number, or
 /// NaN if all bits are set. unsigned_zero: a number; the bits of -0 mean NaN. none: a number.
-enum class FloatStyle : std::uint8_t { ieee, finite, unsigned_zero, none };
+/// power: NaN; all bits are an exponent, and there is neither a sign nor 0.
+enum class FloatStyle : std::uint8_t { ieee, finite, unsigned_zero, none, power };
 
 struct ScalarFormat {
   ScalarKind kind = ScalarKind::none;

@@ -10,7 +10,7 @@
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/complex/pair_maker.h"
 #include "stablehlo/import/importer.h"
-#include "stablehlo/narrow/float8_maker.h"
+#include "stablehlo/narrow/float_maker.h"
 #include "stablehlo/narrow/integer_maker.h"
 
 namespace tessera::stablehlo {
@@ -93,8 +93,8 @@ class ByteRewriter {
   }
 
  private:
-  bool is_float8(ValueNumber value) const {
-    return float8_format(*from_.value_types[value]).kind != bytecode::ScalarKind::none;
+  bool is_float(ValueNumber value) const {
+    return narrow_float_format(*from_.value_types[value]).kind != bytecode::ScalarKind::none;
   }
   bytecode::ScalarFormat integer_format(ValueNumber value) const {
     return narrow_integer_format(*from_.value_types[value]);
@@ -102,7 +102,16 @@ class ByteRewriter {
   bool is_integer(ValueNumber value) const {
     return integer_format(value).kind != bytecode::ScalarKind::none;
   }
-  bool is_narrow(ValueNumber value) const { return is_float8(value) || is_integer(value); }
+  /// Of values that have less than a byte: the integers that their bits are.
+  bytecode::ScalarFormat bits_format(ValueNumber value) const {
+    const bytecode::ScalarFormat format = narrow_float_format(*from_.value_types[value]);
+    if (format.kind == bytecode::ScalarKind::none || format.bits >= 8) return integer_format(value);
+    return {.kind = bytecode::ScalarKind::unsigned_integer, .bits = format.bits};
+  }
+  bool is_part_of_byte(ValueNumber value) const {
+    return bits_format(value).kind != bytecode::ScalarKind::none;
+  }
+  bool is_narrow(ValueNumber value) const { return is_float(value) || is_integer(value); }
   using Test = bool (ByteRewriter::*)(ValueNumber) const;
   /// Whether an operand or a result is such a value.
   bool has(const Operation& op, Test test) const {
@@ -136,7 +145,8 @@ class ByteRewriter {
     const std::string_view kind = kind_of(op);
     const bool is_kept =
         is_move(kind) || (kind == "scatter" && std::ranges::all_of(op.regions, chooses));
-    if (kind == "bitcast_convert" && has(op, &ByteRewriter::is_integer)) return bitcast(op, out);
+    if (kind == "bitcast_convert" && has(op, &ByteRewriter::is_part_of_byte))
+      return bitcast(op, out);
     if (!has(op, &ByteRewriter::is_narrow) || is_kept) {
       Operation copy = op;
       for (Region& region : copy.regions) region = rewritten(region);
@@ -157,7 +167,7 @@ class ByteRewriter {
       if (name != "value") continue;
       Attribute value = *attribute;
       value.type = to_.value_types[op.results[0]];
-      if (const bytecode::ScalarFormat format = integer_format(op.results[0]);
+      if (const bytecode::ScalarFormat format = bits_format(op.results[0]);
           format.kind != bytecode::ScalarKind::none) {
         std::string bytes(value.text);
         const bool is_signed = format.kind == bytecode::ScalarKind::integer;
@@ -177,32 +187,32 @@ class ByteRewriter {
     PairMaker make(to_, out, op.location);
     Operation copy = op;
     for (ValueNumber& value : copy.results) {
-      if (is_integer(value)) value = make.new_value(*to_.value_types[value]);
+      if (is_part_of_byte(value)) value = make.new_value(*to_.value_types[value]);
     }
     const std::vector<ValueNumber> results = copy.results;
     out.push_back(std::move(copy));
     for (std::size_t i = 0; i < results.size(); ++i) {
       const ValueNumber value = op.results[i];
-      if (is_integer(value))
-        name(value, IntegerMaker(make, integer_format(value)).wrapped(results[i]), make);
+      if (is_part_of_byte(value))
+        name(value, IntegerMaker(make, bits_format(value)).wrapped(results[i]), make);
     }
   }
 
   /// The operation in f32 or on bytes.
   void computed(const Operation& op, Operations& out) {
     const std::string_view kind = kind_of(op);
-    const bool has_floats = has(op, &ByteRewriter::is_float8);
+    const bool has_floats = has(op, &ByteRewriter::is_float);
     const bool is_product =
         has_floats && (kind == "dot_general" || kind == "dot" || kind == "convolution");
     PairMaker make(to_, out, op.location);
     Operation copy = op;
     for (ValueNumber& value : copy.operands) {
-      if (is_float8(value))
+      if (is_float(value))
         value = decoded(value, is_product ? factor_type(op) : scalar_type("f32"), make);
     }
     read_low_bits(op, copy, make);
     for (ValueNumber& value : copy.results) {
-      if (is_float8(value) || (is_product && name_of_elements(value) != "f32")) {
+      if (is_float(value) || (is_product && name_of_elements(value) != "f32")) {
         value = make.new_value(with_elements(value, scalar_type("f32")));
       } else if (is_integer(value)) {
         value = make.new_value(*to_.value_types[value]);
@@ -233,8 +243,8 @@ class ByteRewriter {
 
   /// Makes a value of the old module from a result in f32 or bytes.
   void finish(const Operation& op, ValueNumber value, ValueNumber result, PairMaker& make) const {
-    if (is_float8(value)) {
-      result = Float8Maker(make, float8_format(*from_.value_types[value])).encode(result);
+    if (is_float(value)) {
+      result = FloatMaker(make, narrow_float_format(*from_.value_types[value])).encode(result);
     } else if (is_integer(value)) {
       IntegerMaker integers(make, integer_format(value));
       if (kind_of(op) == "count_leading_zeros") result = integers.leading_zeros(result);
@@ -258,7 +268,7 @@ class ByteRewriter {
     return shape == from_.value_types[narrow]->shape;
   }
 
-  /// A bitcast to or from integers of 2 or 4 bits.
+  /// A bitcast to or from numbers of 2 or 4 bits.
   void bitcast(const Operation& op, Operations& out) {
     const auto need = [&](bool is_met) {
       if (!is_met) fail_unsupported(context_, op, "these types");
@@ -276,23 +286,23 @@ class ByteRewriter {
     };
     ValueNumber result = from;
     if (from_bits < to_bits) {
-      result = IntegerMaker(make, integer_format(from)).joined(from, word);
+      result = IntegerMaker(make, bits_format(from)).joined(from, word);
     } else if (from_bits > to_bits) {
-      result = IntegerMaker(make, integer_format(to))
+      result = IntegerMaker(make, bits_format(to))
                    .parts(cast(from, word), from_bits / to_bits, byte_of(to));
     }
     result = cast(result, *to_.value_types[to]->types[0]);
-    if (is_integer(to)) result = IntegerMaker(make, integer_format(to)).wrapped(result);
+    if (is_part_of_byte(to)) result = IntegerMaker(make, bits_format(to)).wrapped(result);
     name(to, result, make);
   }
 
   std::string_view name_of_elements(ValueNumber value) const {
     return element_name(*from_.value_types[value]);
   }
-  /// bf16, which has all values of floats of 8 bits, unless the other factor has another type.
+  /// bf16, which has all values of these floats, unless the other factor has another type.
   const BytecodeType& factor_type(const Operation& op) const {
     for (const ValueNumber value : op.operands) {
-      if (!name_of_elements(value).empty() && !is_float8(value))
+      if (!name_of_elements(value).empty() && !is_float(value))
         return *from_.value_types[value]->types[0];
     }
     return scalar_type("bf16");
@@ -300,7 +310,7 @@ class ByteRewriter {
 
   ValueNumber decoded(ValueNumber value, const BytecodeType& element, PairMaker& make) {
     const ValueNumber wide =
-        Float8Maker(make, float8_format(*from_.value_types[value])).decode(value);
+        FloatMaker(make, narrow_float_format(*from_.value_types[value])).decode(value);
     if (element.name == "f32") return wide;
     return make.emit("vhlo.convert_v1", {wide}, with_elements(value, element));
   }
@@ -315,7 +325,7 @@ class ByteRewriter {
   Region in_floats(const Region& region, const Operation& op) {
     Region result = region;
     const auto widen = [&](ValueNumber value) {
-      if (is_float8(value)) to_.value_types[value] = &with_elements(value, scalar_type("f32"));
+      if (is_float(value)) to_.value_types[value] = &with_elements(value, scalar_type("f32"));
     };
     std::ranges::for_each(result.arguments, widen);
     for (Operation& inner : result.operations) {
@@ -324,7 +334,7 @@ class ByteRewriter {
       if (kind == "bitcast_convert" || kind == "custom_call" || kind == "composite" ||
           has(inner, &ByteRewriter::is_integer))
         fail_unsupported(context_, op, "a body that does more than compute with these floats");
-      if (kind == "constant" && has(inner, &ByteRewriter::is_float8)) widen_constant(inner);
+      if (kind == "constant" && has(inner, &ByteRewriter::is_float)) widen_constant(inner);
       for (Region& nested : inner.regions) nested = in_floats(nested, op);
     }
     return result;
@@ -361,7 +371,7 @@ class ByteRewriter {
 }  // namespace
 
 std::string_view narrow_name(const BytecodeType& type) {
-  const bool is_narrow = float8_format(type).kind != bytecode::ScalarKind::none ||
+  const bool is_narrow = narrow_float_format(type).kind != bytecode::ScalarKind::none ||
                          narrow_integer_format(type).kind != bytecode::ScalarKind::none;
   return is_narrow ? element_name(type) : std::string_view();
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "stablehlo/narrow/float8_maker.h"
+#include "stablehlo/narrow/float_maker.h"
 
 namespace tessera::stablehlo {
 

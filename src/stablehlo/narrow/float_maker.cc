@@ -1,4 +1,4 @@
-#include "stablehlo/narrow/float8_maker.h"
+#include "stablehlo/narrow/float_maker.h"
 
 #include <bit>
 #include <cmath>
@@ -16,8 +16,11 @@ using BytecodeType = bytecode::Type;
 
 constexpr std::uint32_t kFloatBias = 127, kFloatStored = 23;
 constexpr std::uint32_t kFloatInfinity = 0x7F800000, kFloatMagnitude = 0x7FFFFFFF;
-constexpr std::uint32_t kSign = 0x80, kMagnitude = 0x7F;
-constexpr std::uint32_t kSignShift = 24;  // from the sign here to that of f32
+constexpr std::uint32_t kFloatNan = 0x7FC00000;
+constexpr std::uint32_t kMostPower = 0xFF;  // NaN
+// 2^-127 as a subnormal f32. It is never computed, because the thread may flush such numbers to 0.
+constexpr std::uint32_t kLeastPower = 0x00400000;
+constexpr std::uint32_t kFloatBits = 32;
 
 /// 2^exponent.
 double power_of_two(int exponent) { return std::ldexp(1.0, exponent); }
@@ -31,14 +34,11 @@ std::string_view element_name(const BytecodeType& type) {
   return type.types[0]->name;
 }
 
-bytecode::ScalarFormat float8_format(const BytecodeType& type) {
+bytecode::ScalarFormat narrow_float_format(const BytecodeType& type) {
   const std::string_view name = element_name(type);
   // All values of all modules are asked, and few are such floats.
-  if (!name.starts_with("f8")) return {};
-  const bytecode::ScalarFormat format = bytecode::format_of(name);
-  const bool is_float8 = format.kind == bytecode::ScalarKind::floating && format.bits == 8 &&
-                         format.significand_bits > 1 && format.style != FloatStyle::none;
-  return is_float8 ? format : bytecode::ScalarFormat{};
+  return name.starts_with("f8") || name.starts_with("f4") ? bytecode::format_of(name)
+                                                          : bytecode::ScalarFormat{};
 }
 
 const BytecodeType& scalar_type(std::string_view name) {
@@ -53,44 +53,49 @@ const BytecodeType& scalar_type(std::string_view name) {
   return all.at(name);
 }
 
-Float8Maker::Float8Maker(PairMaker& make, const bytecode::ScalarFormat& format)
+FloatMaker::FloatMaker(PairMaker& make, const bytecode::ScalarFormat& format)
     : make_(make),
       style_(format.style),
+      sign_(std::uint32_t{1} << (format.bits - 1)),
+      magnitude_(sign_ - 1),
+      sign_shift_(kFloatBits - format.bits),
       stored_(format.significand_bits - 1),
       shift_(kFloatStored - stored_),
       bias_(format.bias) {
   if (style_ == FloatStyle::ieee) {
-    overflow_ = (kMagnitude >> stored_) << stored_;
+    overflow_ = (magnitude_ >> stored_) << stored_;
     largest_ = overflow_ - 1;
     not_number_ = overflow_ | std::uint32_t{1} << (stored_ - 1);
   } else {
-    largest_ = style_ == FloatStyle::finite ? kMagnitude - 1 : kMagnitude;
+    largest_ = style_ == FloatStyle::finite ? magnitude_ - 1 : magnitude_;
     overflow_ = not_number_ = largest_ + 1;
+    if (style_ == FloatStyle::none) overflow_ = largest_;
   }
 }
 
-Float8Maker::Value Float8Maker::words(std::uint32_t number, Value like) {
+FloatMaker::Value FloatMaker::words(std::uint32_t number, Value like) {
   std::string bytes(sizeof(number), '\0');
   std::memcpy(bytes.data(), &number, sizeof(number));
   return make_.filled(std::move(bytes), make_.tensor(make_.type(like).shape, scalar_type("ui32")));
 }
 
-Float8Maker::Value Float8Maker::as_floats(Value x) {
+FloatMaker::Value FloatMaker::as_floats(Value x) {
   return make_.emit("vhlo.bitcast_convert_v1", {x},
                     make_.tensor(make_.type(x).shape, scalar_type("f32")));
 }
 
-Float8Maker::Value Float8Maker::as_words(Value x) {
+FloatMaker::Value FloatMaker::as_words(Value x) {
   return make_.emit("vhlo.bitcast_convert_v1", {x},
                     make_.tensor(make_.type(x).shape, scalar_type("ui32")));
 }
 
 // With its exponent and significand in their places of f32, a number differs from its value by a
 // power of two, also if it is subnormal.
-Float8Maker::Value Float8Maker::decode(Value bits) {
+FloatMaker::Value FloatMaker::decode(Value bits) {
   const Value x = make_.emit("vhlo.convert_v1", {bits},
                              make_.tensor(make_.type(bits).shape, scalar_type("ui32")));
-  const Value magnitude = masked(x, kMagnitude);
+  if (style_ == FloatStyle::power) return decode_power(x);
+  const Value magnitude = masked(x, magnitude_);
   const double scale = power_of_two(static_cast<int>(kFloatBias) - bias_);
   Value value = make_.scaled(as_floats(shifted_left(magnitude, shift_)), scale);
   const auto special = [&](const char* direction, Value of, std::uint32_t number, double instead) {
@@ -99,16 +104,16 @@ Float8Maker::Value Float8Maker::decode(Value bits) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   if (style_ == FloatStyle::ieee)
     special("EQ", magnitude, overflow_, std::numeric_limits<double>::infinity());
-  if (style_ != FloatStyle::unsigned_zero)
+  if (style_ == FloatStyle::ieee || style_ == FloatStyle::finite)
     special("GT", magnitude, largest_ + (style_ == FloatStyle::ieee ? 1 : 0), kNan);
-  const Value sign = shifted_left(masked(x, kSign), kSignShift);
+  const Value sign = shifted_left(masked(x, sign_), sign_shift_);
   value = as_floats(make_.binary("vhlo.or_v1", as_words(value), sign));
   if (style_ == FloatStyle::unsigned_zero) special("EQ", x, not_number_, kNan);
   return value;
 }
 
 // The bits of a magnitude, which may be larger than the largest one.
-Float8Maker::Value Float8Maker::rounded(Value magnitude) {
+FloatMaker::Value FloatMaker::rounded(Value magnitude) {
   // Half of the last place is added, less the least bit of f32 if the last place is even.
   const Value is_odd = masked(shifted_right(magnitude, shift_), 1);
   const Value half = words((std::uint32_t{1} << (shift_ - 1)) - 1, magnitude);
@@ -123,10 +128,28 @@ Float8Maker::Value Float8Maker::rounded(Value magnitude) {
   return make_.select(is("LT", magnitude, bits_of(power_of_two(1 - bias_))), subnormal, normal);
 }
 
-Float8Maker::Value Float8Maker::encode(Value x) {
+// Both ends of the range are special: the power of exponent 0 is a subnormal f32.
+FloatMaker::Value FloatMaker::decode_power(Value x) {
+  const Value least = words(kLeastPower, x);
+  const Value not_number = words(kFloatNan, x);
+  const Value bits = make_.select(is("EQ", x, 0), least, shifted_left(x, kFloatStored));
+  return as_floats(make_.select(is("EQ", x, kMostPower), not_number, bits));
+}
+
+FloatMaker::Value FloatMaker::encode_power(Value bits) {
+  const std::uint32_t half = std::uint32_t{1} << (kFloatStored - 1);  // of the last place
+  Value result = shifted_right(make_.add(bits, words(half, bits)), kFloatStored);
+  result = make_.select(is("LE", bits, kLeastPower), words(0, bits), result);
+  result = make_.select(is("EQ", bits, 0), words(kMostPower, bits), result);
+  return make_.select(is("GE", bits, kFloatInfinity), words(kMostPower, bits), result);
+}
+
+FloatMaker::Value FloatMaker::encode(Value x) {
   const Value bits = as_words(x);
+  const BytecodeType& byte = make_.tensor(make_.type(x).shape, scalar_type("ui8"));
+  if (style_ == FloatStyle::power) return make_.emit("vhlo.convert_v1", {encode_power(bits)}, byte);
   const Value magnitude = masked(bits, kFloatMagnitude);
-  const Value sign = shifted_right(masked(bits, ~kFloatMagnitude), kSignShift);
+  const Value sign = shifted_right(masked(bits, ~kFloatMagnitude), sign_shift_);
   Value result = rounded(magnitude);
   result = make_.select(is("GT", result, largest_), words(overflow_, result), result);
   result = make_.select(is("GT", magnitude, kFloatInfinity), words(not_number_, result), result);
@@ -136,8 +159,7 @@ Float8Maker::Value Float8Maker::encode(Value x) {
   } else {
     result = with_sign;
   }
-  return make_.emit("vhlo.convert_v1", {result},
-                    make_.tensor(make_.type(x).shape, scalar_type("ui8")));
+  return make_.emit("vhlo.convert_v1", {result}, byte);
 }
 
 }  // namespace tessera::stablehlo

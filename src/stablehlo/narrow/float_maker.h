@@ -1,4 +1,4 @@
-// Conversions between f32 and the bits of floats of 8 bits.
+// Conversions between f32 and the bits of floats of 8 or 4 bits.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,27 @@ namespace tessera::stablehlo {
 /// The name of the type of a tensor's elements; empty for types that are not tensors of scalars.
 std::string_view element_name(const bytecode::Type& type);
 
-/// The format of the elements of a tensor of floats of 8 bits that have a sign and a significand.
-/// Of kind `none` for all other types.
-bytecode::ScalarFormat float8_format(const bytecode::Type& type);
+/// The format of the elements of a tensor of floats of 8 or 4 bits. Of kind `none` for all other
+/// types.
+bytecode::ScalarFormat narrow_float_format(const bytecode::Type& type);
 
 /// The type of the elements of this name: i8, ui8 to ui64, bf16 or f32.
 const bytecode::Type& scalar_type(std::string_view name);
 
-/// Appends operations that convert tensors of one format. Bits are ui8.
-class Float8Maker {
+/// Appends operations that convert tensors of one format. Bits are ui8, the low ones of floats of 4
+/// bits.
+class FloatMaker {
  public:
   using Value = PairMaker::Value;
 
-  Float8Maker(PairMaker& make, const bytecode::ScalarFormat& format);
+  FloatMaker(PairMaker& make, const bytecode::ScalarFormat& format);
 
   /// The f32 with the same values.
   Value decode(Value bits);
-  /// The nearest values, ties to even. What is too large becomes infinity, or NaN in a format
-  /// without infinity.
+  /// The nearest values, ties to even. What is too large becomes infinity, NaN in a format without
+  /// infinity, or the largest number in a format without NaN, where NaN becomes -0. Of the powers
+  /// of two, ties go to the larger one, and so does all between the two least ones, as in XLA; what
+  /// is not positive becomes NaN.
   Value encode(Value x);
 
  private:
@@ -50,11 +53,15 @@ class Float8Maker {
     return make_.binary("vhlo.shift_right_logical_v1", x, words(by, x));
   }
   Value rounded(Value magnitude);
+  Value decode_power(Value x);
+  Value encode_power(Value bits);
 
   PairMaker& make_;
   bytecode::FloatStyle style_;
-  std::uint32_t stored_;  // bits of the significand, without the implicit one
-  std::uint32_t shift_;   // from a significand here to that of f32
+  std::uint32_t sign_, magnitude_;  // masks
+  std::uint32_t sign_shift_;        // from the sign here to that of f32
+  std::uint32_t stored_;            // bits of the significand, without the implicit one
+  std::uint32_t shift_;             // from a significand here to that of f32
   int bias_;
   std::uint32_t largest_;   // bits of the largest number
   std::uint32_t overflow_;  // bits of what is larger
