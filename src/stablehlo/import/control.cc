@@ -181,6 +181,7 @@ Values while_loop(Context& c) {
   if (const std::optional<Counting> counting = counting_of(c)) {
     if (counting->iterations == 0) return c.operands;
     const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
+    c.need(body->outputs.size() == c.operands.size(), "a body with more or fewer results");
     if (counting->is_from_zero) {
       CountedLoop loop{
           .length = counting->iterations, .num_consts = consts, .counter = counting->counter};

@@ -537,6 +537,25 @@ def integers_of_4_bits():
     add("int4", compute, ints(4, 6), np.arange(0, 256, 5, dtype=np.uint8))
 
 
+def floats_of_4_bits():
+    def compute(x, bits):
+        small = x.astype(jnp.float4_e2m1fn)
+        powers = (abs(x) * 8).astype(jnp.float8_e8m0fnu)
+        parts = lax.bitcast_convert_type(bits, jnp.float4_e2m1fn)
+        loop = lax.fori_loop(0, 2, lambda i, s: jnp.maximum(s, small[i]), small[3])
+        constant = small[:, :2] * jnp.array([1.5, -0.5], jnp.float4_e2m1fn)
+        results = (small + small[:1], jnp.sort(small, axis=1), loop, constant, parts, -parts,
+                   powers * powers[1], powers.max(0), powers[:, :2] * jnp.array(
+                       [0.25, 4], jnp.float8_e8m0fnu))
+        back = lax.bitcast_convert_type(parts, jnp.uint8)
+        return (back, *(y.astype(jnp.float32) for y in results))
+
+    add("float4", compute, floats(4, 6) * 4, np.arange(0, 256, 5, dtype=np.uint8))
+    for dtype in jnp.float8_e8m0fnu, jnp.float4_e2m1fn:
+        add("constant_" + np.dtype(dtype).name,
+            lambda a, d=dtype: a + jnp.array([1.5, 0.3], d).astype(jnp.float32), floats(2))
+
+
 def host_calls():
     """Calls of the program that runs them, as the package for JAX writes them, and tokens."""
 
@@ -588,6 +607,7 @@ for family in (
     complex_numbers,
     floats_of_8_bits,
     integers_of_4_bits,
+    floats_of_4_bits,
     elementwise,
     types,
     shapes,
