@@ -205,7 +205,7 @@ void Arithmetic::compute_integer(const Instruction& made) {
   if (made.op >= Op::shift_left && made.op <= Op::shift_right_arithmetic) return shift(made);
   if (is_comparison(made.op)) {
     compare_integers(inputs[0], inputs[1]);
-    set_if(made.op, al);
+    (this->*condition(made.op).set)(al);
     movzx(eax, al);
     return put(out, rax);
   }
@@ -308,61 +308,32 @@ void Arithmetic::choose_extreme(Op op, const Reg& to, int y) {
   }
 }
 
-// Sets the flags, from which the next functions see whether the relation holds.
+// Sets the flags, from which the instructions of a condition see whether it holds.
 void Arithmetic::compare_integers(int x, int y) {
   const Xbyak::Reg first = sized(general(x, rax));
   const auto number = immediate(y);
   number ? cmp(first, *number) : cmp(first, sized(general(y, rcx)));
 }
 
-void Arithmetic::set_if(Op relation, const Xbyak::Reg8& to) {
+Arithmetic::Condition Arithmetic::condition(Op relation) const {
+  using Code = Xbyak::CodeGenerator;
   switch (relation) {
     case Op::compare_eq:
-      return sete(to);
+      return {&Code::sete, &Code::cmove, &Code::jne};
     case Op::compare_ne:
-      return setne(to);
+      return {&Code::setne, &Code::cmovne, &Code::je};
     case Op::compare_lt:
-      return is_signed_ ? setl(to) : setb(to);
+      return is_signed_ ? Condition{&Code::setl, &Code::cmovl, &Code::jge}
+                        : Condition{&Code::setb, &Code::cmovb, &Code::jae};
     case Op::compare_le:
-      return is_signed_ ? setle(to) : setbe(to);
+      return is_signed_ ? Condition{&Code::setle, &Code::cmovle, &Code::jg}
+                        : Condition{&Code::setbe, &Code::cmovbe, &Code::ja};
     case Op::compare_gt:
-      return is_signed_ ? setg(to) : seta(to);
+      return is_signed_ ? Condition{&Code::setg, &Code::cmovg, &Code::jle}
+                        : Condition{&Code::seta, &Code::cmova, &Code::jbe};
     default:
-      return is_signed_ ? setge(to) : setae(to);
-  }
-}
-
-void Arithmetic::move_if(Op relation, const Reg& to, const Reg& from) {
-  switch (relation) {
-    case Op::compare_eq:
-      return cmove(to, from);
-    case Op::compare_ne:
-      return cmovne(to, from);
-    case Op::compare_lt:
-      return is_signed_ ? cmovl(to, from) : cmovb(to, from);
-    case Op::compare_le:
-      return is_signed_ ? cmovle(to, from) : cmovbe(to, from);
-    case Op::compare_gt:
-      return is_signed_ ? cmovg(to, from) : cmova(to, from);
-    default:
-      return is_signed_ ? cmovge(to, from) : cmovae(to, from);
-  }
-}
-
-void Arithmetic::jump_unless(Op relation, const Xbyak::Label& to) {
-  switch (relation) {
-    case Op::compare_eq:
-      return jne(to, T_NEAR);
-    case Op::compare_ne:
-      return je(to, T_NEAR);
-    case Op::compare_lt:
-      return is_signed_ ? jge(to, T_NEAR) : jae(to, T_NEAR);
-    case Op::compare_le:
-      return is_signed_ ? jg(to, T_NEAR) : ja(to, T_NEAR);
-    case Op::compare_gt:
-      return is_signed_ ? jle(to, T_NEAR) : jbe(to, T_NEAR);
-    default:
-      return is_signed_ ? jl(to, T_NEAR) : jb(to, T_NEAR);
+      return is_signed_ ? Condition{&Code::setge, &Code::cmovge, &Code::jl}
+                        : Condition{&Code::setae, &Code::cmovae, &Code::jb};
   }
 }
 
@@ -427,12 +398,12 @@ void Arithmetic::divide(const Instruction& made) {
   put(made.outputs[0], rax);
 }
 
-// Returns the relation that the flags show.
-Op Arithmetic::test_condition(const Instruction& made) {
+// The flags show whether the result holds.
+Arithmetic::Condition Arithmetic::test_condition(const Instruction& made) {
   if (made.compared) {
     set_operands(made.compared->dtype);
     compare_integers(made.inputs[0], made.inputs[1]);
-    return made.compared->relation;
+    return condition(made.compared->relation);
   }
   const int flag = made.inputs[0];
   if (value(flag).is_mask) {
@@ -442,20 +413,20 @@ Op Arithmetic::test_condition(const Instruction& made) {
     const Xbyak::Reg32 bits = general(flag, rax).cvt32();
     test(bits, bits);
   }
-  return Op::compare_ne;
+  return condition(Op::compare_ne);
 }
 
 void Arithmetic::select_integer(const Instruction& made) {
-  const Op relation = test_condition(made);
+  const Condition chooses = test_condition(made);
   const int yes = made.inputs[made.inputs.size() - 2];
   const Reg to = target_besides(made.outputs[0], yes, rdx);
   get(to, made.inputs.back());
-  move_if(relation, to, general(yes, rax));
+  (this->*chooses.move)(to, general(yes, rax));
   put(made.outputs[0], to);
 }
 
 void Arithmetic::leave_unless(const Instruction& made, const Xbyak::Label& to) {
-  jump_unless(test_condition(made), to);
+  (this->*test_condition(made).jump_unless)(to, T_NEAR);
 }
 
 // --- conversions

@@ -27,6 +27,13 @@ class Arithmetic : public Assembler {
     kNotEqual = 4
   };
 
+  /// The instructions that read the flags after a comparison.
+  struct Condition {
+    void (Xbyak::CodeGenerator::*set)(const Xbyak::Operand& to);
+    void (Xbyak::CodeGenerator::*move)(const Xbyak::Reg& to, const Xbyak::Operand& from);
+    void (Xbyak::CodeGenerator::*jump_unless)(const Xbyak::Label& to, LabelType type);
+  };
+
   void set_operands(DType dtype);
   void compute_float(const Instruction& made);
   std::uint64_t sign_bit() const;
@@ -48,12 +55,10 @@ class Arithmetic : public Assembler {
   std::optional<std::uint32_t> immediate(int v) const;
   void choose_extreme(Op op, const Reg& to, int y);
   void compare_integers(int x, int y);
-  void set_if(Op relation, const Xbyak::Reg8& to);
-  void move_if(Op relation, const Reg& to, const Reg& from);
-  void jump_unless(Op relation, const Xbyak::Label& to);
+  Condition condition(Op relation) const;
   void shift(const Instruction& made);
   void divide(const Instruction& made);
-  Op test_condition(const Instruction& made);
+  Condition test_condition(const Instruction& made);
   void select_integer(const Instruction& made);
   void cast(int from, int to);
   void convert(int from, int to);
