@@ -1,5 +1,5 @@
-"""float8_cases.py: floats of 8 and 4 bits. Conversions are compared with NumPy's for all bits and for
-numbers next to the limits of rounding, operations with JAX's CPU backend."""
+"""float8_cases.py: floats of 8 and 4 bits. Conversions are compared with NumPy's for all bits and
+for numbers next to the limits of rounding, operations with JAX's CPU backend."""
 import functools
 
 import jax
@@ -119,7 +119,8 @@ EXACT = {
     "constants": lambda x, y: (x * jnp.asarray(1.5, x.dtype), lax.iota(x.dtype, 9),
                                x + jnp.arange(12).astype(x.dtype)),
     # XLA takes the largest float of 4 bits for one that no integer can be.
-    "integers": lambda x, y: (jnp.minimum(abs(x), 4).astype(jnp.int32), y.astype(bool), jnp.arange(20).astype(x.dtype)),
+    "integers": lambda x, y: (jnp.minimum(abs(x), 4).astype(jnp.int32), y.astype(bool),
+                              jnp.arange(20).astype(x.dtype)),
     "formats": lambda x, y: (x.astype(jnp.float8_e5m2), y.astype(jnp.float8_e4m3fn),
                              x.astype(jnp.float16) + 1),
     "bits": lambda x, y: (bits(x, "uint"), bits(y, "int")),
