@@ -74,9 +74,9 @@ class Instance {
     for (const auto& carry : program_.carries) {
       if (is_in_place(carry.reg)) {
         memory_.set_place(carry.reg, buffers[at(carry.to)]);
-        if (buffers[at(carry.to)] == buffers[at(carry.from)]) continue;
+      } else {
+        memory_[carry.reg].fill(buffers[at(carry.from)]);
       }
-      memory_[carry.reg].fill(buffers[at(carry.from)]);
     }
     const auto place = [&](Cursor& cursor) {
       cursor.place = buffers[at(cursor.buffer)];
@@ -167,7 +167,8 @@ class LoopPlan::State {
   }
 
   void run(std::span<std::byte* const> buffers) {
-    if (code_ != nullptr) return run_code(buffers);
+    begin_in_place(buffers);
+    if (code_ != nullptr) return code_->run(buffers);
     std::unique_ptr<Instance> instance = take();
     instance->run(buffers);
     const std::lock_guard lock(mutex_);
@@ -177,7 +178,8 @@ class LoopPlan::State {
   bool is_machine_code() const { return code_ != nullptr; }
 
  private:
-  void run_code(std::span<std::byte* const> buffers) const {
+  // Copies the initial values of carries that are in place to where they are changed.
+  void begin_in_place(std::span<std::byte* const> buffers) const {
     for (const auto& carry : program_.carries) {
       const auto& reg = program_.registers[at(carry.reg)];
       std::byte* to = buffers[at(carry.to)];
@@ -185,7 +187,6 @@ class LoopPlan::State {
       if (!reg.is_in_place || to == from) continue;
       std::memcpy(to, from, static_cast<std::size_t>(reg.size) * size_bytes(reg.dtype));
     }
-    code_->run(buffers);
   }
 
   std::unique_ptr<Instance> take() {

@@ -53,26 +53,39 @@ Assembler::Reg Assembler::general(int v, const Reg& other) {
 }
 
 Assembler::Xmm Assembler::vector(int v, const Xmm& other) {
-  const Location& from = location(v);
-  if (from.kind == Kind::vector) return Xmm(from.index);
-  if (from.kind == Kind::constant) {
-    load_constant(other, *constant(v));
-  } else {
-    vmovsd(other, ptr[slot(from.index)]);
-  }
+  if (location(v).kind == Kind::vector) return Xmm(location(v).index);
+  get(other, location(v), bits_of(v));
   return other;
 }
 
-void Assembler::get(const Reg& to, int v) {
-  const Location& from = location(v);
+std::uint64_t Assembler::bits_of(int v) const {
+  const std::uint64_t* bits = constant(v);
+  return bits == nullptr ? 0 : *bits;
+}
+
+void Assembler::get(const Reg& to, int v) { get(to, location(v), bits_of(v)); }
+
+void Assembler::get(const Reg& to, const Location& from, std::uint64_t bits) {
   if (from.kind == Kind::constant) {
-    mov(to, *constant(v));
+    mov(to, bits);
   } else if (from.kind == Kind::slot) {
     mov(to, ptr[slot(from.index)]);
   } else if (from.kind == Kind::vector) {
     vmovq(to, Xmm(from.index));
-  } else {
+  } else if (to != Reg(from.index)) {
     mov(to, Reg(from.index));
+  }
+}
+
+void Assembler::get(const Xmm& to, const Location& from, std::uint64_t bits) {
+  if (from.kind == Kind::constant) {
+    load_constant(to, bits);
+  } else if (from.kind == Kind::slot) {
+    vmovsd(to, ptr[slot(from.index)]);
+  } else if (from.kind == Kind::general) {
+    vmovq(to, Reg(from.index));
+  } else {
+    vmovaps(to, Xmm(from.index));
   }
 }
 
@@ -170,9 +183,8 @@ void Assembler::add_number(const Reg& to, std::int64_t number, const Reg& other)
 void Assembler::move_carried() {
   std::vector<Move> moves;
   for (const auto& carried : program_.carried) {
-    const std::uint64_t* bits = constant(carried.next);
     const Move move{.from = location(carried.next),
-                    .bits = bits != nullptr ? *bits : 0,
+                    .bits = bits_of(carried.next),
                     .to = location(carried.value)};
     if (move.from != move.to) moves.push_back(move);
   }
@@ -199,30 +211,12 @@ void Assembler::move_carried() {
 
 void Assembler::move(const Move& move) {
   const auto& [from, bits, to] = move;
-  if (from.kind == Kind::constant && to.kind == Kind::vector) {
-    return load_constant(Xmm(to.index), bits);
-  }
-  if (from.kind == Kind::vector && to.kind == Kind::vector) {
-    return vmovaps(Xmm(to.index), Xmm(from.index));
-  }
-  if (from.kind == Kind::vector && to.kind == Kind::slot) {
-    return vmovsd(ptr[slot(to.index)], Xmm(from.index));
-  }
-  if (from.kind == Kind::slot && to.kind == Kind::vector) {
-    return vmovsd(Xmm(to.index), ptr[slot(from.index)]);
-  }
-  if (to.kind == Kind::vector) return vmovq(Xmm(to.index), Reg(from.index));
-  const Reg through = to.kind == Kind::general     ? Reg(to.index)
-                      : from.kind == Kind::general ? Reg(from.index)
-                                                   : rax;
-  if (from.kind == Kind::constant) {
-    mov(through, bits);
-  } else if (from.kind == Kind::slot) {
-    mov(through, ptr[slot(from.index)]);
-  } else if (through != Reg(from.index)) {
-    mov(through, Reg(from.index));
-  }
-  if (to.kind == Kind::slot) mov(ptr[slot(to.index)], through);
+  if (to.kind == Kind::vector) return get(Xmm(to.index), from, bits);
+  if (to.kind == Kind::general) return get(Reg(to.index), from, bits);
+  if (from.kind == Kind::vector) return vmovsd(ptr[slot(to.index)], Xmm(from.index));
+  const Reg through = from.kind == Kind::general ? Reg(from.index) : rax;
+  get(through, from, bits);
+  mov(ptr[slot(to.index)], through);
 }
 
 void Assembler::add_constants() {

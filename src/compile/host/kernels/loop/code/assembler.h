@@ -72,6 +72,9 @@ class Assembler : public Xbyak::CodeGenerator {
   Xbyak::RegExp slot(int index) const {
     return rsp + (fixed_bytes_ + 8 * static_cast<std::size_t>(index));
   }
+  std::uint64_t bits_of(int v) const;  // of a constant; otherwise 0
+  void get(const Reg& to, const Location& from, std::uint64_t bits);
+  void get(const Xmm& to, const Location& from, std::uint64_t bits);
   void move(const Move& move);
 
   Allocation allocation_;

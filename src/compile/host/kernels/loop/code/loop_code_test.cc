@@ -12,6 +12,7 @@
 
 #include "compile/host/kernels/loop/loop_program.h"
 #include "compile/host/kernels/on_every_target.h"
+#include "compile/host/kernels/with_type.h"
 #include "tests/fuzz/random.h"
 
 namespace tessera::kernels {
@@ -61,30 +62,13 @@ void append(Bytes& bytes, T number) {
 
 Bytes random_bytes(Random& random, DType dtype, std::int64_t count) {
   Bytes bytes;
-  for (std::int64_t i = 0; i < count; ++i) {
-    switch (dtype) {
-      case DType::f32:
-        append(bytes, random_number<float>(random));
-        break;
-      case DType::f64:
-        append(bytes, random_number<double>(random));
-        break;
-      case DType::i32:
-        append(bytes, random_number<std::int32_t>(random));
-        break;
-      case DType::u32:
-        append(bytes, random_number<std::uint32_t>(random));
-        break;
-      case DType::i64:
-        append(bytes, random_number<std::int64_t>(random));
-        break;
-      case DType::u64:
-        append(bytes, random_number<std::uint64_t>(random));
-        break;
-      default:
-        append(bytes, static_cast<std::uint8_t>(random.chance(50)));
+  with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool is_flag = dtype == DType::boolean;
+      append(bytes, is_flag ? static_cast<T>(random.chance(50)) : random_number<T>(random));
     }
-  }
+  });
   return bytes;
 }
 

@@ -157,9 +157,12 @@ class Builder {
   }
 
   int emit(Instruction instruction, DType result) {
+    return emit_in(*list_, std::move(instruction), result);
+  }
+  int emit_in(std::vector<Instruction>& list, Instruction instruction, DType result) {
     const int made = add_value(result);
     instruction.outputs = {made};
-    emit(std::move(instruction));
+    list.push_back(std::move(instruction));
     return made;
   }
   void emit(Instruction instruction) { list_->push_back(std::move(instruction)); }
@@ -171,7 +174,7 @@ class Builder {
     if (is_in_vector(from) == is_in_vector(dtype)) return value;
     if (made_.values[at(value)].constant)
       return add_constant(dtype, *made_.values[at(value)].constant);
-    return emit({.op = Op::cast, .dtype = from, .inputs = {value}}, dtype);
+    return emit({.op = Op::cast, .inputs = {value}}, dtype);
   }
 
   std::vector<int>& values_of(int reg) {
@@ -192,12 +195,9 @@ class Builder {
     }
     const auto load = loads_.find(element.reg);
     check(load != loads_.end());
-    std::vector<Instruction>* const list = list_;
     const int from = place_of(*load->second);
-    list_ = load->second->stride == 0 ? &setup_ : &round_loads_;
-    known = emit({.op = Op::load, .dtype = dtype, .inputs = {from}, .offset = offset}, dtype);
-    list_ = list;
-    return known;
+    std::vector<Instruction>& list = load->second->stride == 0 ? setup_ : round_loads_;
+    return known = emit_in(list, {.op = Op::load, .inputs = {from}, .offset = offset}, dtype);
   }
   /// Element i of a step's input, of which a single element stands for all.
   int input(int reg, std::int64_t i) {
@@ -208,11 +208,7 @@ class Builder {
 
   int pointer(int buffer) {
     const auto [found, is_new] = pointers_.try_emplace(buffer, -1);
-    if (is_new) {
-      std::vector<Instruction>* const list = std::exchange(list_, &setup_);
-      found->second = emit({.op = Op::pointer, .offset = buffer}, DType::i64);
-      list_ = list;
-    }
+    if (is_new) found->second = emit_in(setup_, {.op = Op::pointer, .offset = buffer}, DType::i64);
     return found->second;
   }
 
@@ -222,12 +218,10 @@ class Builder {
     if (stride == 0) return first;
     const auto [found, is_new] = cursors_.try_emplace({buffer, stride}, -1);
     if (!is_new) return found->second;
-    std::vector<Instruction>* const list = std::exchange(list_, &setup_);
     const std::int64_t begin =
         program_.is_reverse && program_.length > 0 ? (program_.length - 1) * stride : 0;
-    found->second = emit({.op = Op::advance, .inputs = {first}, .offset = begin}, DType::i64);
-    list_ = list;
-    return found->second;
+    return found->second =
+               emit_in(setup_, {.op = Op::advance, .inputs = {first}, .offset = begin}, DType::i64);
   }
 
   int place_of(const LoopProgram::Load& load) {
@@ -297,8 +291,8 @@ class Builder {
       for (std::int64_t i = 0; i < size_of(out); ++i) made.inputs.push_back(input(reg, i));
     }
     for (std::int64_t i = 0; i < size_of(out); ++i) {
-      set(out, i, add_value(dtype_of_register(out)));
-      made.outputs.push_back(value({.reg = out, .index = i}));
+      made.outputs.push_back(add_value(dtype_of_register(out)));
+      set(out, i, made.outputs.back());
     }
     emit(std::move(made));
   }
@@ -308,8 +302,7 @@ class Builder {
     const std::size_t size = static_cast<std::size_t>(size_of(part.part));
     check(size <= kMostPartElements);
     PartPlace place;
-    Instruction made{
-        .op = part.is_written ? Op::write : Op::read, .dtype = dtype, .inputs = {array(part)}};
+    Instruction made{.op = part.is_written ? Op::write : Op::read, .inputs = {array(part)}};
     if (part.is_written) {
       for (std::size_t i = 0; i < size; ++i) {
         made.inputs.push_back(input(part.part, static_cast<std::int64_t>(i)));
@@ -348,13 +341,12 @@ class Builder {
 
   void begin(const LoopProgram::Carry& carry) {
     if (program_.registers[at(carry.reg)].is_in_place) return;
-    list_ = &setup_;
     const DType dtype = dtype_of_register(carry.reg);
     const int from = pointer(carry.from);
     for (std::int64_t i = 0; i < size_of(carry.reg); ++i) {
+      const std::int64_t offset = i * bytes_of(dtype);
       set(carry.reg, i,
-          emit({.op = Op::load, .dtype = dtype, .inputs = {from}, .offset = i * bytes_of(dtype)},
-               dtype));
+          emit_in(setup_, {.op = Op::load, .inputs = {from}, .offset = offset}, dtype));
     }
   }
 
@@ -363,7 +355,6 @@ class Builder {
     const int to = cursor(store.buffer, store.stride * bytes_of(dtype));
     for (std::size_t i = 0; i < store.elements.size(); ++i) {
       stores_.push_back({.op = Op::store,
-                         .dtype = dtype,
                          .inputs = {to, value(store.elements[i])},
                          .offset = static_cast<std::int64_t>(i) * bytes_of(dtype)});
     }
@@ -383,19 +374,19 @@ class Builder {
     for (const auto* list : {&condition_, &round_loads_, &body_, &stores_}) {
       round.insert(round.end(), list->begin(), list->end());
     }
-    list_ = &round;
-    for (const auto& [key, now] : cursors_) {
-      const std::int64_t step = program_.is_reverse ? -key.second : key.second;
-      const int next = emit({.op = Op::advance, .inputs = {now}, .offset = step}, DType::i64);
-      made_.carried.push_back({.value = now, .next = next});
+    for (const auto& [key, cursor] : cursors_) {
+      advance(cursor, program_.is_reverse ? -key.second : key.second);
     }
     if (program_.decision >= 0) return;
-    list_ = &setup_;
     const int length = add_constant(DType::i64, static_cast<std::uint64_t>(program_.length));
-    made_.counter = emit({.op = Op::advance, .inputs = {length}}, DType::i64);
-    list_ = &round;
-    const int next = emit({.op = Op::advance, .inputs = {made_.counter}, .offset = -1}, DType::i64);
-    made_.carried.push_back({.value = made_.counter, .next = next});
+    made_.counter = emit_in(setup_, {.op = Op::advance, .inputs = {length}}, DType::i64);
+    advance(made_.counter, -1);
+  }
+  /// At the end of each round.
+  void advance(int value, std::int64_t by) {
+    const int next =
+        emit_in(made_.round, {.op = Op::advance, .inputs = {value}, .offset = by}, DType::i64);
+    made_.carried.push_back({.value = value, .next = next});
   }
 
   void write_back(const LoopProgram::Carry& carry) {
@@ -404,7 +395,6 @@ class Builder {
     const DType dtype = dtype_of_register(carry.reg);
     for (std::int64_t i = 0; i < size_of(carry.reg); ++i) {
       emit({.op = Op::store,
-            .dtype = dtype,
             .inputs = {to, value({.reg = carry.reg, .index = i})},
             .offset = i * bytes_of(dtype)});
     }

@@ -52,7 +52,7 @@ enum class Op : std::uint8_t {
   shift_left,
   shift_right_logical,
   shift_right_arithmetic,
-  // Both dtypes are those of the values.
+  // These have the dtypes of their values.
   convert,
   cast,  // keeps the bits
 
@@ -87,7 +87,7 @@ struct Instruction {
   };
 
   Op op;
-  DType dtype = DType::i64;      // of the operands; of select: of what is selected
+  DType dtype = DType::i64;      // of an elementwise op: of the operands, or of what is selected
   std::vector<int> inputs = {};  // values
   std::vector<int> outputs = {};
   std::int64_t offset = 0;  // see Op; of a pointer: the number of the buffer
