@@ -467,7 +467,8 @@ def _():
 @case("error_names_the_line")
 def _():
     try:
-        jax.jit(lambda x: x.astype(jnp.float4_e2m1fn))(jnp.ones(4))
+        jax.jit(jax.ffi.ffi_call("unknown_function", jax.ShapeDtypeStruct((4,), jnp.float32)))(
+            jnp.ones(4))
     except jax.errors.JaxRuntimeError as error:
         text = str(error)
         assert "cases.py" in text and "found:" in text and "cure:" in text, text

@@ -10,4 +10,6 @@ fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH=$here/../../plugin/python TESSERA_PJRT_LIBRARY=$plugin
 export JAX_PLATFORMS=tessera,cpu TESSERA_NUM_DEVICES=8
+# XLA compiles each program for one run, so optimizing would only take time.
+export XLA_FLAGS=${XLA_FLAGS:---xla_backend_optimization_level=0}
 for name in "${@:3}"; do "$python" -B "$here/$name.py"; done
