@@ -106,21 +106,21 @@ std::string error_of(const F& make) {
   }
 }
 
-std::string written(const std::string& name, const std::string& text) {
+std::string written_table(const std::string& name, const std::string& text) {
   const std::string path = ::testing::TempDir() + "/tessera_byte_pairs_" + name;
   std::ofstream(path) << text;
   return path;
 }
 
 TEST(BytePairs, RefuseDamagedFiles) {
-  const std::string vocab = written("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
-  const std::string merges = written("merges.txt", "#version: 0.2\na b\n");
+  const std::string vocab = written_table("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  const std::string merges = written_table("merges.txt", "#version: 0.2\na b\n");
   const BytePairTokenizer small(vocab, merges);
   EXPECT_EQ(small.encode("abba"), (std::vector<std::int32_t>{2, 1, 0}));
   EXPECT_EQ(error_of([&] { small.encode("abc"); }), "byte 99, which has no token");
   EXPECT_EQ(error_of([&] { small.decode(std::vector<std::int32_t>{3}); }), "3");
   const auto error_of_vocab = [&](const std::string& text) {
-    const std::string path = written("bad_vocab.json", text);
+    const std::string path = written_table("bad_vocab.json", text);
     const std::string found = error_of([&] { BytePairTokenizer(path, merges); });
     return found.substr(std::min(found.size(), path.size() + 2));
   };
@@ -130,7 +130,7 @@ TEST(BytePairs, RefuseDamagedFiles) {
   EXPECT_EQ(error_of_vocab(R"({"a": 99999999})"), "the id 99999999");
   EXPECT_EQ(error_of_vocab(R"({"a": 0,)").substr(0, 20), "it is not valid JSON");
   const auto error_of_merges = [&](const std::string& text) {
-    const std::string path = written("bad_merges.txt", text);
+    const std::string path = written_table("bad_merges.txt", text);
     const std::string found = error_of([&] { BytePairTokenizer(vocab, path); });
     return found.substr(std::min(found.size(), path.size() + 2));
   };

@@ -21,11 +21,6 @@ using testing::CifarLayout;
 using Bytes = std::vector<std::uint8_t>;
 using Values = std::vector<std::int32_t>;
 
-const json& golden() {
-  static const json file = read_golden("data.json");
-  return file;
-}
-
 std::string from_hex(const std::string& text) {
   std::string bytes;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
@@ -129,7 +124,7 @@ TEST(Cifar10, EveryCutOffFileIsRefused) {
 }
 
 TEST(Pickle, ReadsWhatPython3Writes) {
-  for (const json& item : golden().at("pickles")) {
+  for (const json& item : data_golden().at("pickles")) {
     const std::string bytes = from_hex(item.at("bytes"));
     const Pickle pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "x");
     const Pickle::Value* data = pickle.find(pickle.root(), "data");
@@ -158,7 +153,7 @@ TEST(Pickle, NeverRunsAnything) {
 }
 
 TEST(Npy, ReadsTheTypesOfBatches) {
-  for (const json& item : golden().at("npys")) {
+  for (const json& item : data_golden().at("npys")) {
     const std::string bytes = from_hex(item.at("bytes"));
     const Dataset dataset = npy(written("x.npy", bytes));
     ASSERT_EQ(dataset.size(), 4);
@@ -180,7 +175,7 @@ TEST(Npy, ReadsTheTypesOfBatches) {
 }
 
 TEST(Npy, IsWrittenAsNumpyWritesIt) {
-  for (const json& item : golden().at("npys")) {
+  for (const json& item : data_golden().at("npys")) {
     if (item.at("dtype") == "|u1") continue;
     const std::string bytes = from_hex(item.at("bytes"));
     EXPECT_EQ(npy_bytes(read_npy(written("x.npy", bytes))), bytes);
@@ -196,7 +191,7 @@ TEST(Npy, IsWrittenAsNumpyWritesIt) {
 }
 
 TEST(Zip, PutsFieldsTogether) {
-  const json& npys = golden().at("npys");
+  const json& npys = data_golden().at("npys");
   const Dataset images = npy(written("images.npy", from_hex(npys[0].at("bytes"))));
   const Dataset labels = npy(written("labels.npy", from_hex(npys[1].at("bytes"))));
   Batches batches = zip(images, labels) | shuffle(3) | batch(4);
@@ -219,7 +214,7 @@ std::string array_record_file(const json& item) {
 
 TEST(ArrayRecord, ReadsWhatItsWriterWrites) {
   int read = 0;
-  for (const json& item : golden().at("array_records")) {
+  for (const json& item : data_golden().at("array_records")) {
     SCOPED_TRACE(item.at("options"));
     const std::string path = written("x.array_record", array_record_file(item));
     if (item.at("options") == "group_size:1,brotli:5") {
@@ -246,7 +241,7 @@ TEST(ArrayRecord, ReadsWhatItsWriterWrites) {
 }
 
 TEST(ArrayRecord, EveryFlippedByteThatMattersIsFound) {
-  const json& item = golden().at("array_records")[0];
+  const json& item = data_golden().at("array_records")[0];
   const std::string whole = array_record_file(item);
   // Reading uses the records, and the chunk in the last block that says where they end. It does not
   // use the index of the records, the padding or the block headers.
@@ -277,7 +272,7 @@ TEST(ArrayRecord, EveryFlippedByteThatMattersIsFound) {
 }
 
 TEST(ArrayRecord, EveryCutOffFileIsRefused) {
-  const std::string whole = array_record_file(golden().at("array_records")[1]);
+  const std::string whole = array_record_file(data_golden().at("array_records")[1]);
   for (std::size_t size = 0; size < whole.size(); size += size < 2000 ? 61 : 4099) {
     EXPECT_THROW(array_record(written("cut.array_record", whole.substr(0, size))), UserError)
         << size;

@@ -16,11 +16,6 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr std::array<double, 3> kMeans = {0.4914, 0.4822, 0.4465};
 constexpr std::array<double, 3> kDeviations = {0.2023, 0.1994, 0.2010};
 
-const json& golden() {
-  static const json file = read_golden("data.json");
-  return file;
-}
-
 /// The image that make_data_golden.py generates for this seed.
 HostArray pattern(std::uint64_t seed, std::int64_t height, std::int64_t width) {
   Bytes bytes(static_cast<std::size_t>(height * width * 3));
@@ -41,7 +36,7 @@ std::string hex(const HostArray& image) {
 }
 
 TEST(RecordRandom, DrawsWhatNumpyDraws) {
-  for (const json& item : golden().at("draws")) {
+  for (const json& item : data_golden().at("draws")) {
     RecordRandom random(item.at("key").get<std::uint64_t>());
     for (const json& want : item.at("u32")) EXPECT_EQ(random.next_u32(), want);
     for (const json& want : item.at("doubles")) EXPECT_EQ(random.random(), want.get<double>());
@@ -59,7 +54,7 @@ TEST(RecordRandom, DrawsWhatNumpyDraws) {
 
 TEST(Crop, BoxesAreThoseOfTorchvisionsRules) {
   int count = 0;
-  for (const json& item : golden().at("boxes")) {
+  for (const json& item : data_golden().at("boxes")) {
     const CropOptions options{.scale = item.at("scale").get<std::array<double, 2>>(),
                               .ratio = item.at("ratio").get<std::array<double, 2>>()};
     std::uint64_t key = 0;
@@ -100,7 +95,7 @@ TEST(Crop, AreasAndRatiosAreSpreadEvenly) {
 }
 
 TEST(Resized, HasTheBytesOfPillow) {
-  for (const json& item : golden().at("resizes")) {
+  for (const json& item : data_golden().at("resizes")) {
     const auto from = item.at("from").get<std::vector<std::int64_t>>();
     const auto to = item.at("to").get<std::vector<std::int64_t>>();
     const HostArray image = pattern(item.at("seed").get<std::uint64_t>(), from[0], from[1]);
@@ -112,7 +107,7 @@ TEST(Resized, HasTheBytesOfPillow) {
 }
 
 TEST(Augmented, IsTheTrainingDataOfTheVisionTransformer) {
-  for (const json& item : golden().at("augmented")) {
+  for (const json& item : data_golden().at("augmented")) {
     const auto key = item.at("key").get<std::uint64_t>();
     RecordRandom random(key);
     const HostArray flipped = random_horizontal_flip(pattern(key, 32, 32), random);

@@ -55,6 +55,15 @@ struct Program {
   }
 };
 
+/// The function on one device, with every value whole and without equations that nothing reads.
+inline Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
+  Function function = program.function;
+  function.outputs = std::move(outputs);
+  function = ir::without_dead_code(std::move(function));
+  for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
+  return function;
+}
+
 /// A training step of `layers` blocks y = relu(x W1) W2 with momentum. Inputs: x, target, then the
 /// weights W1, W2 of each layer, then their momenta; outputs: loss, weights, momenta.
 struct MlpStep {

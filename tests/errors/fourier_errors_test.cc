@@ -3,8 +3,8 @@
 
 #include <tessera/linalg.h>
 
-#include "ir/text.h"
 #include "tests/errors/caught.h"
+#include "tests/errors/equations.h"
 
 namespace tessera {
 namespace {
@@ -83,15 +83,8 @@ TEST(FourierErrors, FrequenciesOfNoSamples) {
             "  cure:   pass the length of the transform and the distance between two samples");
 }
 
-std::string error_of(const std::string& inputs, const std::string& result,
-                     const std::string& equation) {
-  const std::string text = "function f[mesh=\"none\", grains=8](" + inputs + ") {\n  " + result +
-                           " = " + equation + "\n  return %9\n}\n";
-  return caught([&] { ir::parse(text); }).text;
-}
-
 TEST(FourierErrors, EquationsOnNumbers) {
-  EXPECT_EQ(error_of("%0: f32[]", "%9: f32[], %8: f32[]", "rfft[scale=1.0] %0"),
+  EXPECT_EQ(error_of_equation("%0: f32[]", "%9: f32[], %8: f32[]", "rfft[scale=1.0] %0"),
             "parse: line 2: rfft: the operand has no dimension\n"
             "  found:  f32[] in '%9: f32[], %8: f32[] = rfft[scale=1.0] %0'\n"
             "  wanted: an array of at least one dimension, [.., length]\n"
@@ -99,7 +92,7 @@ TEST(FourierErrors, EquationsOnNumbers) {
 }
 
 TEST(FourierErrors, EquationsOnEmptyRows) {
-  EXPECT_EQ(error_of("%0: f32[2,0]", "%9: f32[2,1], %8: f32[2,1]", "rfft[scale=1.0] %0"),
+  EXPECT_EQ(error_of_equation("%0: f32[2,0]", "%9: f32[2,1], %8: f32[2,1]", "rfft[scale=1.0] %0"),
             "parse: line 2: rfft: the rows are empty\n"
             "  found:  f32[2,0] in '%9: f32[2,1], %8: f32[2,1] = rfft[scale=1.0] %0'\n"
             "  wanted: at least one element along the last dimension\n"
@@ -107,7 +100,7 @@ TEST(FourierErrors, EquationsOnEmptyRows) {
 }
 
 TEST(FourierErrors, EquationsOfAnotherLength) {
-  EXPECT_EQ(error_of("%0: f32[2,3]", "%9: f32[2,6]", "irfft[length=6, scale=1.0] %0, %0"),
+  EXPECT_EQ(error_of_equation("%0: f32[2,3]", "%9: f32[2,6]", "irfft[length=6, scale=1.0] %0, %0"),
             "parse: line 2: irfft: the length of the result does not fit the operands\n"
             "  found:  f32[2,3], f32[2,3] in '%9: f32[2,6] = irfft[length=6, scale=1.0] %0, %0'\n"
             "  wanted: a positive `length`, and [.., length / 2 + 1]\n"

@@ -4,8 +4,8 @@
 #include <tessera/grad.h>
 #include <tessera/linalg.h>
 
-#include "ir/text.h"
 #include "tests/errors/caught.h"
+#include "tests/errors/equations.h"
 
 namespace tessera {
 namespace {
@@ -68,16 +68,8 @@ TEST(LinalgErrors, GradientOfColumnsThatAreNotThere) {
                 "  cure:   differentiate the reduced factors");
 }
 
-/// The error of a function with these inputs and one equation, which computes `results`.
-std::string error_of(const std::string& inputs, const std::string& results,
-                     const std::string& equation) {
-  const std::string text = "function f[mesh=\"none\", grains=8](" + inputs + ") {\n  " + results +
-                           " = " + equation + "\n  return %9\n}\n";
-  return caught([&] { ir::parse(text); }).text;
-}
-
 TEST(LinalgErrors, EquationOnAVector) {
-  EXPECT_EQ(error_of("%0: f32[4]", "%9: f32[4]", "cholesky %0"),
+  EXPECT_EQ(error_of_equation("%0: f32[4]", "%9: f32[4]", "cholesky %0"),
             "parse: line 2: cholesky: the operand is not a matrix\n"
             "  found:  f32[4] in '%9: f32[4] = cholesky %0'\n"
             "  wanted: an array of at least two dimensions, [.., rows, cols]\n"
@@ -85,7 +77,7 @@ TEST(LinalgErrors, EquationOnAVector) {
 }
 
 TEST(LinalgErrors, EquationOnARectangle) {
-  EXPECT_EQ(error_of("%0: f32[4,3]", "%9: f32[4,3]", "cholesky %0"),
+  EXPECT_EQ(error_of_equation("%0: f32[4,3]", "%9: f32[4,3]", "cholesky %0"),
             "parse: line 2: cholesky: the matrix is not square\n"
             "  found:  f32[4,3] in '%9: f32[4,3] = cholesky %0'\n"
             "  wanted: [.., n, n]\n"
@@ -93,9 +85,9 @@ TEST(LinalgErrors, EquationOnARectangle) {
 }
 
 TEST(LinalgErrors, EquationWithAVectorOnTheRight) {
-  EXPECT_EQ(error_of("%0: f32[4,4], %1: f32[4]", "%9: f32[4]",
-                     "triangular_solve[left_side=true, lower=true, transpose_a=false, "
-                     "unit_diagonal=false] %0, %1"),
+  EXPECT_EQ(error_of_equation("%0: f32[4,4], %1: f32[4]", "%9: f32[4]",
+                              "triangular_solve[left_side=true, lower=true, transpose_a=false, "
+                              "unit_diagonal=false] %0, %1"),
             "parse: line 2: triangular_solve: the right-hand sides do not fit the matrix\n"
             "  found:  f32[4,4], f32[4] in '%9: f32[4] = triangular_solve[left_side=true, "
             "lower=true, transpose_a=false, unit_diagonal=false] %0, %1'\n"
@@ -104,11 +96,12 @@ TEST(LinalgErrors, EquationWithAVectorOnTheRight) {
 }
 
 TEST(LinalgErrors, MoreReflectionsThanColumns) {
-  EXPECT_EQ(error_of("%0: f32[4,3], %1: f32[4]", "%9: f32[4,3]", "householder_product %0, %1"),
-            "parse: line 2: householder_product: the reflections and factors do not match\n"
-            "  found:  f32[4,3], f32[4] in '%9: f32[4,3] = householder_product %0, %1'\n"
-            "  wanted: [.., rows, cols] and [.., count], where count <= cols <= rows\n"
-            "  cure:   pass the results of geqrf, with columns added or removed if needed");
+  EXPECT_EQ(
+      error_of_equation("%0: f32[4,3], %1: f32[4]", "%9: f32[4,3]", "householder_product %0, %1"),
+      "parse: line 2: householder_product: the reflections and factors do not match\n"
+      "  found:  f32[4,3], f32[4] in '%9: f32[4,3] = householder_product %0, %1'\n"
+      "  wanted: [.., rows, cols] and [.., count], where count <= cols <= rows\n"
+      "  cure:   pass the results of geqrf, with columns added or removed if needed");
 }
 
 }  // namespace

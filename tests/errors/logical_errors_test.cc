@@ -5,15 +5,11 @@
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
+#include "tests/cases/grid.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
 namespace {
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
-}
 
 const LogicalRules& rules() {
   static const LogicalRules all{{"batch", "data"}, {"hidden", "model"}};

@@ -4,15 +4,11 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
+#include "tests/cases/grid.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
 namespace {
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
-}
 
 TEST(SpecErrors, UnknownAxis) {
   const Caught error = caught([] { NamedSharding(grid(), P{"batch"}); });

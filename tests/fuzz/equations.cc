@@ -13,8 +13,6 @@ namespace {
 
 using Ids = std::vector<ValueId>;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 Ints all_dims(std::int64_t rank) {
   Ints dims;
   for (std::int64_t i = 0; i < rank; ++i) dims.push_back(i);

@@ -16,8 +16,6 @@ constexpr int kMaxDepth = 3;
 /// Largest number of elements of a stacked or scanned array.
 constexpr std::int64_t kMaxStacked = 2500;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 bool any_type(const Type&) { return true; }
 
 ir::Bodies bodies(std::vector<ir::Function> functions) {

@@ -22,6 +22,8 @@ namespace tessera::fuzz {
 using ir::Ints;
 using ir::ValueId;
 
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
 class Program {
  public:
   Program(Mesh mesh, std::int64_t grains, testing::Values values, Random& random);

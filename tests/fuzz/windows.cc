@@ -9,8 +9,6 @@ namespace {
 
 using Ids = std::vector<ValueId>;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 DType any_number(Program& p) { return p.random().chance(75) ? any_float(p) : DType::i32; }
 
 void cumulate(Program& p, const ops::OpRecord& op) {

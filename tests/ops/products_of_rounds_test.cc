@@ -18,7 +18,7 @@ Function moved_out(const Function& f) {
 }
 
 /// A scan of slices %3 with two constants, %0 and %1, and a carry %2.
-Function loop(const std::string& lines) {
+Function loop_of_products(const std::string& lines) {
   return ir::parse(
       R"(function main[mesh="none", grains=8](%0: f32[24,16], %1: f32[16,24], %2: f32[2,24], )"
       R"(%3: f32[5,2,24]) {
@@ -42,9 +42,9 @@ std::string two_products(int x, int first) {
 }
 
 TEST(ProductsOfRounds, OfSlicesAreMadeBeforeTheLoop) {
-  const Function f =
-      loop(two_products(3, 4) + "    %6: f32[2,24] = tanh %2\n    %7: f32[2,24] = add %6, %5\n" +
-           "    return %7, %2, %6\n");
+  const Function f = loop_of_products(
+      two_products(3, 4) + "    %6: f32[2,24] = tanh %2\n    %7: f32[2,24] = add %6, %5\n" +
+      "    return %7, %2, %6\n");
   const Function moved = moved_out(f);
   EXPECT_EQ(count(moved, "dot_general"), 2U) << ir::print(moved);
   EXPECT_EQ(count(body_of(moved), "dot_general"), 0U) << ir::print(moved);
@@ -53,7 +53,7 @@ TEST(ProductsOfRounds, OfSlicesAreMadeBeforeTheLoop) {
 }
 
 TEST(ProductsOfRounds, ThatAreStackedAreMadeAfterTheLoop) {
-  const Function f = loop(
+  const Function f = loop_of_products(
       "    %4: f32[2,24] = tanh %2\n    %5: f32[2,24] = add %4, %3\n" + two_products(5, 6) +
       two_products(4, 8) +
       "    %10: f32[2,24] = add %9, %7\n    %11: f32[24,2] = transpose[permutation=[1,0]] %10\n"
@@ -71,14 +71,14 @@ TEST(ProductsOfRounds, StayWhereTheLoopNeedsThem) {
         of_carry + "    return %5, %5, %3\n",                                     // twice
         of_carry + "    %6: f32[2,24] = tanh %5\n    return %2, %6, %3\n",        // for more work
         of_carry + "    %6: f32[2,24] = add %5, %3\n    return %2, %6, %3\n"}) {  // in another sum
-    const Function f = loop(lines);
+    const Function f = loop_of_products(lines);
     EXPECT_EQ(ir::print(moved_out(f)), ir::print(ir::without_dead_code(f)));
   }
 }
 
 /// A loop with a product of a scanned value and a product that is stacked. Each may have a batch
 /// dimension, and the factor that varies may be on either side.
-Function random_loop(std::mt19937& random) {
+Function random_loop_of_products(std::mt19937& random) {
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
   };
@@ -117,7 +117,7 @@ TEST(ProductsOfRounds, RandomOnesHaveTheSameBits) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    const Function f = random_loop(random);
+    const Function f = random_loop_of_products(random);
     const Function moved = moved_out(f);
     EXPECT_EQ(count(body_of(moved), "dot_general"), 0U) << ir::print(moved);
     expect_same_bits(f, moved);

@@ -13,7 +13,7 @@ using testing::count, testing::loop_of;
 
 // A scan with a matrix %0 and a row %1 as carries and with rows %2. `lines` make a sum from a
 // product %5 and two views of it, %6 and %8.
-Function loop(const std::string& lines) {
+Function loop_of_sums(const std::string& lines) {
   return ir::parse(
       R"(function main[mesh="none", grains=8](%0: f32[5,2,24], %1: f32[24,24], %2: f32[24]) {
   %3: f32[24,24], %4: f32[24], %5: f32[5,24] = scan[body={)"
@@ -73,7 +73,7 @@ TEST(SumsAfterLoops, AreOneProduct) {
                          {"%13: f32[24,24] = add %8, %11\n    %14: f32[24,24] = add %13, %0\n"
                           "    return %14, %4, %1",
                           2, 1}}) {
-    const Function f = loop("    " + c.lines + "\n");
+    const Function f = loop_of_sums("    " + c.lines + "\n");
     const Function late = ops::sum_products_after_loops(f);
     ir::verify(late, "sum_products_after_loops");
     EXPECT_EQ(loop_of(late).attributes.integer("num_carry"), c.carries) << ir::print(late);
@@ -93,7 +93,7 @@ TEST(SumsAfterLoops, StayWhereTheLoopReadsThem) {
         "%13: f32[24,24] = add %0, %5\n    %14: f32[24] = reduce_sum[dims=[0]] %13\n"
         "    return %13, %14, %1",                                  // the sum
         "%13: f32[24,24] = add %5, %6\n    return %13, %4, %1"}) {  // no carry
-    const Function f = loop("    " + lines + "\n");
+    const Function f = loop_of_sums("    " + lines + "\n");
     EXPECT_EQ(ir::print(ops::sum_products_after_loops(f)), ir::print(ir::without_dead_code(f)));
   }
 }

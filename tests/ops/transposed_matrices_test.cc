@@ -103,7 +103,7 @@ struct RandomMatrix {
 };
 
 /// A while loop whose rounds multiply a carry with a matrix on either side.
-Function random_loop(std::mt19937& random) {
+Function random_loop_of_matrices(std::mt19937& random) {
   RandomMatrix matrix(random);
   const auto type_of = [&](int first, int second) {
     return matrix.has_batch ? fmt::format("f32[{},{},{}]", matrix.batch, first, second)
@@ -145,7 +145,7 @@ TEST(TransposedMatrices, RandomOnesHaveTheSameBits) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    const Function f = random_loop(random), changed = transposed(f);
+    const Function f = random_loop_of_matrices(random), changed = transposed(f);
     num_changed += count(changed, "transpose") > 0 ? 1 : 0;
     expect_same_bits(f, changed);
     if (HasFailure()) return;

@@ -139,7 +139,7 @@ Function random_program(std::mt19937& random) {
   return f;
 }
 
-std::vector<ops::HostArray> random_inputs(const Function& f, std::mt19937& random) {
+std::vector<ops::HostArray> random_integers(const Function& f, std::mt19937& random) {
   std::vector<ops::HostArray> inputs;
   for (const ValueId id : f.inputs) {
     for (float& x : inputs.emplace_back(f.type(id)).data<float>()) {
@@ -157,7 +157,7 @@ TEST(Transposes, NeverChangeValues) {
     const Function changed = without_transposes(f);
     ASSERT_EQ(ir::print(ops::move_transposes(changed)), ir::print(changed));
     moved += count_of(f, "transpose") - count_of(changed, "transpose");
-    const std::vector<ops::HostArray> inputs = random_inputs(f, random);
+    const std::vector<ops::HostArray> inputs = random_integers(f, random);
     const auto expected = compile::interpret(f, inputs);
     const auto found = compile::interpret(changed, inputs);
     for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -18,4 +18,10 @@ inline nlohmann::json read_golden(const std::string& name) {
   return nlohmann::json::parse(file);
 }
 
+/// Files of data sets, and what the peers read from them: data.json.
+inline const nlohmann::json& data_golden() {
+  static const nlohmann::json file = read_golden("data.json");
+  return file;
+}
+
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kLm =
+const std::string kShardedLm =
     "train lm --mesh data=2 --vocab 600 --seq 12 --d-model 64 --heads 4 --layers 2 --d-ff 48 "
     "--batch 4 --steps 6 ";
 
@@ -31,8 +31,8 @@ class PjrtFaults : public PjrtCommands {
   }
   /// The host continues from the checkpoint and reaches the loss of an undisturbed run.
   void expect_intact() const {
-    const double found = losses(kLm + "--checkpoint run --resume").back();
-    const double wanted = losses(kLm).back();
+    const double found = losses(kShardedLm + "--checkpoint run --resume").back();
+    const double wanted = losses(kShardedLm).back();
     EXPECT_NEAR(found, wanted, 1e-3 * std::abs(wanted));
   }
 };
@@ -42,7 +42,8 @@ void expect_contains(const std::string& text, const std::string& part) {
 }
 
 TEST_F(PjrtFaults, OutOfMemoryNamesTheProgramAndTheCure) {
-  const CommandOutcome outcome = run_with("out_of_memory:5", kLm + "--checkpoint run --every 1");
+  const CommandOutcome outcome =
+      run_with("out_of_memory:5", kShardedLm + "--checkpoint run --every 1");
   EXPECT_EQ(outcome.exit_code, 2);
   expect_contains(outcome.stderr_text, "program ");
   expect_contains(outcome.stderr_text,
@@ -54,7 +55,7 @@ TEST_F(PjrtFaults, OutOfMemoryNamesTheProgramAndTheCure) {
 
 TEST_F(PjrtFaults, AbortsInTheFirstStepLeaveTheFirstState) {
   // The first program makes the state.
-  const CommandOutcome outcome = run_with("abort:2", kLm + "--checkpoint run");
+  const CommandOutcome outcome = run_with("abort:2", kShardedLm + "--checkpoint run");
   EXPECT_EQ(outcome.exit_code, 2);
   expect_contains(outcome.stderr_text, "the PJRT plugin ended the process with abort()");
   EXPECT_EQ(latest(), 0);
@@ -62,7 +63,7 @@ TEST_F(PjrtFaults, AbortsInTheFirstStepLeaveTheFirstState) {
 }
 
 TEST_F(PjrtFaults, SignalsAreToldByName) {
-  const CommandOutcome outcome = run_with("fpe:4", kLm + "--checkpoint run --every 1");
+  const CommandOutcome outcome = run_with("fpe:4", kShardedLm + "--checkpoint run --every 1");
   EXPECT_EQ(outcome.exit_code, 2);
   expect_contains(outcome.stderr_text, "the PJRT plugin ended the process with SIGFPE");
   expect_contains(outcome.stderr_text, "--resume continues from the last one");
@@ -71,10 +72,10 @@ TEST_F(PjrtFaults, SignalsAreToldByName) {
 
 TEST_F(PjrtFaults, NobodyWaitsForUploads) {
   // Arrays from a checkpoint start on the host. They are donated to the first step.
-  losses(kLm + "--checkpoint run --every 3");
+  losses(kShardedLm + "--checkpoint run --every 3");
   fs::remove_all(checkpoint::step_path((folder() / "run").string(), 6));
   const CommandOutcome outcome =
-      run_with("held_uploads", kLm + "--checkpoint run --resume --json r.json");
+      run_with("held_uploads", kShardedLm + "--checkpoint run --resume --json r.json");
   EXPECT_EQ(outcome.exit_code, 0);
   expect_contains(outcome.stderr_text, " uploads held\n");
   EXPECT_EQ(outcome.stderr_text.find("faulty plugin: 0 uploads"), std::string::npos);

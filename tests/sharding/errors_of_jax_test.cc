@@ -7,15 +7,11 @@
 
 #include <tessera/tessera.h>
 
+#include "tests/cases/grid.h"
 #include "tests/peers/golden.h"
 
 namespace tessera {
 namespace {
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
-}
 
 using Mistakes = std::map<std::string, std::function<void()>>;
 

@@ -25,8 +25,8 @@ using testing::Case;
 
 /// Choices of shardings per sample and mesh; all of them if there are fewer. Builds with
 /// sanitizers try some of them.
-constexpr std::size_t kMaxChoices = kIsSanitized ? 8 : 80;
-constexpr std::size_t kMaxDerivativeChoices = kIsSanitized ? 2 : 15;
+constexpr std::size_t kMaxChoices = kIsSanitized ? 4 : 80;
+constexpr std::size_t kMaxDerivativeChoices = kIsSanitized ? 1 : 15;
 
 std::vector<Mesh> meshes() {
   return {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"x", 3}}), make_mesh({{"x", 8}})};

@@ -5,6 +5,7 @@
 
 #include <tessera/tessera.h>
 
+#include "tests/cases/grid.h"
 #include "tests/peers/golden.h"
 
 namespace tessera {
@@ -15,11 +16,6 @@ using nlohmann::json;
 const json& golden(const std::string& name) {
   static const json all = read_golden("jax_semantics.json");
   return all.at(name);
-}
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
 }
 
 /// 0, 1, 2, ... in the shape of the golden arrays.

@@ -4,6 +4,7 @@
 
 #include <tessera/tessera.h>
 
+#include "tests/cases/grid.h"
 #include "tests/peers/golden.h"
 
 namespace tessera {
@@ -46,11 +47,6 @@ TEST(Visualize, DrawsWhatJaxDraws) {
     const Array x = device_put(zeros(shape), sharding);
     EXPECT_EQ(visualize_array_sharding(x), picture["plain"].get<std::string>()) << name;
   }
-}
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
 }
 
 TEST(Visualize, NamesDevicesNotPositions) {

@@ -27,14 +27,22 @@ def includes_of(text):
 
 
 @functools.cache
-def system_headers(path):
-    """The names of all headers outside the tree that a file includes, itself or through others."""
-    found = set()
-    for _, quote, name in includes_of(read(path)):
-        public = "include/" + name
-        place = place_of(name, path) if quote == '"' else public
-        if place and (ROOT / place).is_file():
-            found |= system_headers(place)
-        else:
-            found.add(name)
-    return frozenset(found)
+def direct_includes(path):
+    return [(quote, name) for _, quote, name in includes_of(read(path))]
+
+
+@functools.cache
+def all_includes(path):
+    """What a file includes, itself or through others: the files of the tree, and the names of the
+    headers outside it. What includes itself again, as kernels do, counts once."""
+    places, names, left = set(), set(), [path]
+    while left:
+        current = left.pop()
+        for quote, name in direct_includes(current):
+            place = place_of(name, current) if quote == '"' else "include/" + name
+            if not place or not (ROOT / place).is_file():
+                names.add(name)
+            elif place not in places:
+                places.add(place)
+                left.append(place)
+    return frozenset(places), frozenset(names)

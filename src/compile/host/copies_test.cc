@@ -9,17 +9,10 @@
 namespace tessera::compile::host {
 namespace {
 
+using partition::testing::on_one_device;
 using partition::testing::Program;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-/// The function on one device, with every value whole.
-Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
-  Function function = program.function;
-  function.outputs = std::move(outputs);
-  for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
-  return function;
-}
 
 /// A reduction over 3x3 windows of an array that is padded with a number, and the padded array.
 struct Pool {

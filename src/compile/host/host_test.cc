@@ -17,16 +17,8 @@ namespace tessera::compile::host {
 namespace {
 
 using partition::testing::MlpStep;
+using partition::testing::on_one_device;
 using partition::testing::Program;
-
-/// The function on one device, with every value whole.
-Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
-  Function function = program.function;
-  function.outputs = std::move(outputs);
-  function = ir::without_dead_code(std::move(function));
-  for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
-  return function;
-}
 
 CompileOptions no_donation(const Function& function) {
   return {.is_donated = std::vector<bool>(function.inputs.size(), false),

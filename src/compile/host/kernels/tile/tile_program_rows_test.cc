@@ -5,17 +5,17 @@
 #include <random>
 
 #include "compile/host/kernels/on_every_target.h"
+#include "compile/host/kernels/test_values.h"
 #include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels {
 namespace {
 
+using testing::at;
 using testing::on_every_target;
 using Floats = std::vector<float>;
 using Strides = std::vector<std::int64_t>;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Floats random_floats(std::int64_t count) {
   static std::mt19937 random(3);

@@ -13,14 +13,13 @@
 
 #include "base/threefry.h"
 #include "compile/host/kernels/on_every_target.h"
+#include "compile/host/kernels/test_values.h"
 
 namespace tessera::kernels {
 namespace {
 
 using Strides = std::vector<std::int64_t>;
 using Buffer = std::vector<std::byte>;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // --- the definition: element by element, in plain order ------------------------------------------
 
