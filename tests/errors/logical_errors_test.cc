@@ -5,8 +5,8 @@
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
-#include "tests/cases/grid.h"
 #include "tests/errors/caught.h"
+#include "tests/errors/grid.h"
 
 namespace tessera {
 namespace {

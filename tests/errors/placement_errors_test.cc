@@ -4,8 +4,8 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
-#include "tests/cases/grid.h"
 #include "tests/errors/caught.h"
+#include "tests/errors/grid.h"
 
 namespace tessera {
 namespace {

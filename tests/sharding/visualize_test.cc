@@ -4,7 +4,7 @@
 
 #include <tessera/tessera.h>
 
-#include "tests/cases/grid.h"
+#include "tests/errors/grid.h"
 #include "tests/peers/golden.h"
 
 namespace tessera {
