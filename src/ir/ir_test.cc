@@ -9,6 +9,7 @@
 
 #include <tessera/error.h>
 
+#include "base/sanitized.h"
 #include "ir/builder.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
@@ -202,7 +203,7 @@ TEST(Text, BrokenTextsGiveUserErrors) {
   const std::string spare = "%#=[]<>{}\",:\n -0129axe.+return";
   std::mt19937 random(1);
   int num_errors = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < num_cases(20000); ++i) {
     std::string text = good;
     for (std::size_t n = random() % 3 + 1; n > 0; --n) {
       const std::size_t at = random() % text.size();
@@ -216,7 +217,7 @@ TEST(Text, BrokenTextsGiveUserErrors) {
       num_errors += 1;
     }
   }
-  EXPECT_GT(num_errors, 10000);
+  EXPECT_GT(num_errors, num_cases(10000));
 }
 
 // --- attributes ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/leaf_tree.h"
+#include "base/sanitized.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/tile/tile_program.h"
 
@@ -110,7 +111,7 @@ Cuts cuts_of(const Shape& extents, std::mt19937& random) {
 TEST(TileColumns, SumsAreThoseOfWholeArrays) {
   testing::on_every_target([](const char* target) {
     std::mt19937 random(11);
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < num_cases(200); ++round) {
       Scaled test;
       const std::size_t rank = 2 + random() % 3;
       const auto most = static_cast<std::uint32_t>(rank == 2 ? 2000 : 24);

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/sanitized.h"
 #include "base/threefry.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
@@ -305,9 +306,10 @@ class RandomProgram {
 };
 
 TEST(TileProgram, RandomProgramsEqualPlainLoops) {
+  constexpr std::uint32_t kPrograms = num_cases(600);
   std::uint32_t seed = 0;
   testing::on_every_target([&seed](const char* /*name*/) {
-    for (const std::uint32_t end = seed + 600; seed < end; ++seed) {
+    for (const std::uint32_t end = seed + kPrograms; seed < end; ++seed) {
       Builder b = RandomProgram(seed).build();
       b.expect_right("seed " + std::to_string(seed) + " extents " + to_string(b.p.extents));
       if (::testing::Test::HasFailure()) break;
