@@ -208,7 +208,7 @@ def check(seed, show):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=30)
+    parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--show", action="store_true", help="print each program before it runs")
     args = parser.parse_args()
     print(f"random_programs.py --seed {args.seed} --cases {args.cases}")
