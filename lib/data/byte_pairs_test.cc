@@ -5,6 +5,7 @@
 #include <tessera/data.h>
 #include <tessera/error.h>
 
+#include "tests/cases/source_dir.h"
 #include "tests/peers/golden.h"
 
 namespace tessera::data {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/cases/case_file.h"
+#include "tests/cases/source_dir.h"
 #include "tests/peers/golden.h"
 
 namespace tessera::testing {

@@ -9,6 +9,7 @@
 #include "gpt2/config.h"
 #include "gpt2/generate.h"
 #include "gpt2/weights.h"
+#include "tests/cases/source_dir.h"
 #include "tests/peers/golden.h"
 
 namespace tessera {
