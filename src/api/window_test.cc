@@ -6,6 +6,7 @@
 #include <tessera/tessera.h>
 
 #include "api/test_support.h"
+#include "base/sanitized.h"
 
 namespace tessera {
 namespace {
@@ -56,6 +57,7 @@ TEST(Conv, GradientsHaveTheBitsOfTheReferenceEngine) {
   const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
   std::uint32_t seed = 0;
   for (const std::int64_t channels : {32, 40}) {
+    if (kIsSanitized && channels != 32) continue;
     for (const ConvOptions& form : forms) {
       SCOPED_TRACE(channels);
       const Array x = random::normal(random::fold_in(Key(1), ++seed), {2, 4, 5, channels});
