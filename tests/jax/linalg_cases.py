@@ -11,7 +11,6 @@ from jax import export
 from cases import main, same
 
 CASES = {}
-ROUNDS = 2
 rng = np.random.default_rng(5)
 
 
@@ -124,14 +123,13 @@ def add_nonsymmetric(tag, batch, n, m, dtype):
 
 
 jax.config.update("jax_enable_x64", True)
-for round_number in range(ROUNDS):
+for dtype in (np.float32, np.float64):
     batch = tuple(int(size) for size in rng.integers(1, 4, int(rng.integers(0, 3))))
     n, m = (int(size) for size in rng.integers(1, 7, 2))
-    for dtype in (np.float32, np.float64):
-        tag = f"_{np.dtype(dtype).name}_{'x'.join(map(str, (*batch, n, m)))}_{round_number}"
-        add_factorisations(tag, batch, n, m, dtype)
-        add_systems(tag, batch, n, m, dtype)
-        add_nonsymmetric(tag, batch, n, m, dtype)
+    tag = f"_{np.dtype(dtype).name}_{'x'.join(map(str, (*batch, n, m)))}"
+    add_factorisations(tag, batch, n, m, dtype)
+    add_systems(tag, batch, n, m, dtype)
+    add_nonsymmetric(tag, batch, n, m, dtype)
 
 if __name__ == "__main__":
     main(CASES)
