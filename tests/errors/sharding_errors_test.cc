@@ -4,14 +4,10 @@
 #include <tessera/tessera.h>
 
 #include "tests/errors/caught.h"
+#include "tests/errors/grid.h"
 
 namespace tessera {
 namespace {
-
-const Mesh& grid() {
-  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
-  return mesh;
-}
 
 Array ten_by_three() { return ones({10, 3}); }
 

@@ -78,7 +78,7 @@ void read_file(const char* name, const std::string& bytes, F read) {
 }
 
 std::vector<Format> formats() {
-  const nlohmann::json golden = tessera::read_golden("data.json");
+  const nlohmann::json& golden = tessera::data_golden();
   std::vector<Format> all(4);
   all[0].name = "pickle";
   all[0].files = {tessera::testing::cifar_python(0, 1)};
