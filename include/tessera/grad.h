@@ -19,13 +19,16 @@ namespace TESSERA_EXPORT tessera {
 
 namespace detail {
 
-struct Gradients {
-  std::shared_ptr<void> result;  // what the function returned, with tracers as leaves
-  std::vector<Array> values;     // the leaves of the result
-  std::vector<Array> gradients;  // one per leaf of `wrt`
+struct Derivative {
+  std::shared_ptr<void> result;    // what the function returned, with tracers as leaves
+  std::vector<Array> values;       // the leaves of the result
+  std::vector<Array> derivatives;  // gradients per argument leaf, or tangents per result leaf
 };
 /// Differentiates with respect to the arguments of `body`; leaf 0 of its result is the loss.
-Gradients differentiate(Body& body, const std::source_location& where);
+Derivative differentiate(Body& body, const std::source_location& where);
+/// The tangents of the results of `body` for these tangents of its arguments. Throws UserError if
+/// `tangents` has not the leaves of the arguments.
+Derivative push_forward(Body& body, const Walk& tangents, const std::source_location& where);
 /// The leaves that `body` would return, as abstract arrays.
 Outcome evaluate_abstractly(Body& body, const std::source_location& where);
 
@@ -74,10 +77,10 @@ template <std::size_t... N, typename F, typename Args>
   using Wrt = std::tuple<std::tuple_element_t<N, Args>...>;
   GradientBody<F, R, Args, N...> body(f, args);
   Wrt gradients(std::get<N>(args)...);
-  const Gradients g = differentiate(body, where);
-  R& result = *static_cast<R*>(g.result.get());
-  replace_leaves(walked(result, Walk::Want::leaves), g.values);
-  replace_leaves(walked(gradients, Walk::Want::leaves), g.gradients);
+  const Derivative d = differentiate(body, where);
+  R& result = *static_cast<R*>(d.result.get());
+  replace_leaves(walked(result, Walk::Want::leaves), d.values);
+  replace_leaves(walked(gradients, Walk::Want::leaves), d.derivatives);
   if constexpr (sizeof...(N) == 1) {
     return std::tuple_cat(as_tuple(std::move(result)), std::move(gradients));
   } else {
@@ -135,13 +138,10 @@ auto grad(F f, std::source_location where = std::source_location::current()) {
 
 namespace detail {
 
-/// The sum of the products of the leaves of two trees, f32[]. Its derivative with respect to one
-/// tree is the other tree. Leaves that are not floats do not count. Throws UserError if the
-/// trees differ.
-Array inner_product(const Walk& a, const Walk& b, const char* what,
-                    const std::source_location& where);
-/// Zeros of these types.
-std::vector<Array> zeros_of(const Walk& tree);
+/// The sum of the products of the leaves of two trees, f32[]. Its derivative with respect to the
+/// result is the cotangent. Leaves that are not floats do not count. Throws UserError if the trees
+/// differ.
+Array inner_product(const Walk& result, const Walk& cotangent, const std::source_location& where);
 /// f of each one-hot array of this type, stacked: [elements, ...].
 Array map_basis(const Type& type, const Function<Array, const Array&>& f,
                 const std::source_location& where);
@@ -156,31 +156,23 @@ template <std::size_t... N, typename F, typename C, typename Args>
   const auto paired = [&](const auto&... values) {
     R result = f(values...);
     Array product = inner_product(walked(result, Walk::Want::leaves),
-                                  walked(cotangent, Walk::Want::leaves), "vjp", where);
+                                  walked(cotangent, Walk::Want::leaves), where);
     return std::tuple<Array, R>(std::move(product), std::move(result));
   };
   auto [product, result, gradients] = value_and_grad_of<N...>(paired, args, where);
   return std::pair(std::move(result), std::move(gradients));
 }
 
-/// jvp is the transpose of vjp, which is linear in the cotangent: the derivative, with respect to
-/// the cotangent, of the inner product of the result of vjp and the tangents.
 template <std::size_t... N, typename F, typename T, typename Args>
 [[gnu::cold]] auto jvp_at(F& f, const T& tangents, const Args& args,
                           const std::source_location& where) {
   using R = std::remove_cvref_t<decltype(std::apply(f, args))>;
-  const auto pulled = [&](const R& cotangent) {
-    auto [result, gradients] = vjp_at<N...>(f, cotangent, args, where);
-    Array product = inner_product(walked(gradients, Walk::Want::leaves),
-                                  walked(tangents, Walk::Want::leaves), "jvp", where);
-    return std::tuple<Array, R>(std::move(product), std::move(result));
-  };
-  const auto shape = [&] { return std::apply(f, args); };
-  BodyOf<decltype(shape), R> body(shape);
-  R zero = result_of<R>(evaluate_abstractly(body, where));
-  const Walk walk = walked(zero, Walk::Want::leaves);
-  replace_leaves(walk, zeros_of(walk));
-  auto [product, result, tangent] = value_and_grad_of<0>(pulled, std::tuple<R>(zero), where);
+  GradientBody<F, R, Args, N...> body(f, args);
+  const Derivative d = push_forward(body, walked(tangents, Walk::Want::leaves), where);
+  R& result = *static_cast<R*>(d.result.get());
+  R tangent(result);
+  replace_leaves(walked(result, Walk::Want::leaves), d.values);
+  replace_leaves(walked(tangent, Walk::Want::leaves), d.derivatives);
   return std::pair(std::move(result), std::move(tangent));
 }
 
@@ -204,7 +196,8 @@ auto vjp(F f, C cotangent, std::source_location where = std::source_location::cu
 }
 
 /// A function (x...) -> (f(x...), tangent of the result) for these tangents of the arguments: one
-/// tree, or a tuple if there are several `Argnums`. It needs the same derivatives as grad.
+/// tree, or a tuple if there are several `Argnums`. Besides what grad differentiates, f may contain
+/// while_loop. Leaves that are not floats, and leaves of an nn::Buffer, have tangents of zeros.
 template <std::size_t... Argnums, typename F, typename T>
 auto jvp(F f, T tangents, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), tangents = std::move(tangents), where](auto&&... args) {

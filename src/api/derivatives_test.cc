@@ -217,6 +217,65 @@ TEST(Derivatives, ThroughRematAndCustomVjp) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(found[i], wanted[i], 1e-6);
 }
 
+TEST(Derivatives, ThroughWhileLoops) {
+  using State = std::tuple<Array, Array, Array>;  // the round, x, and what x becomes a round later
+  const auto turn = [](const State& s) {
+    const auto& [i, x, y] = s;
+    return State(i + 1, y, sin(x) * y + astype(i, DType::f32));
+  };
+  const auto in_while = [&](const Array& x, const Array& w) {
+    const auto goes_on = [](const State& s) { return std::get<0>(s) < 4; };
+    const auto step = [&](const State& s) {
+      State next = turn(s);
+      std::get<2>(next) = std::get<2>(next) * w;
+      return next;
+    };
+    return std::get<1>(while_loop(goes_on, step, State(zeros({}, DType::i32), x, ones({3}))));
+  };
+  const auto in_scan = [&](const Array& x, const Array& w) {
+    const auto step = [&](const State& s, const Array& row) {
+      State next = turn(s);
+      std::get<2>(next) = std::get<2>(next) * w;
+      return std::pair(next, row);
+    };
+    return std::get<1>(scan(step, State(zeros({}, DType::i32), x, ones({3})), zeros({4})).first);
+  };
+  const Array x = numbers({3}, 1), w = numbers({3}, 2), dx = numbers({3}, 3), dw = numbers({3}, 4);
+  const auto [y, dy] = jvp<0, 1>(in_while, std::tuple(dx, dw))(x, w);
+  const auto [same, wanted] = jvp<0, 1>(in_scan, std::tuple(dx, dw))(x, w);
+  expect_same_bits(y, same);
+  expect_same_bits(dy, wanted);
+  expect_same_bits(jit(jacfwd<1>(in_while))(x, w), jacfwd<1>(in_scan)(x, w));
+
+  const auto root = [](const Array& a) {  // by Newton's method
+    const auto is_far = [&](const Array& r) { return max(abs(r * r - a)) > 1e-5; };
+    return while_loop(
+        is_far, [&](const Array& r) { return (r + a / r) * 0.5; }, ones_like(a));
+  };
+  const auto slope = jvp(root, ones({2}))(array({2.F, 9.F})).second.to_vector<float>();
+  EXPECT_NEAR(slope[0], 0.5 / std::sqrt(2.0), 1e-5);
+  EXPECT_NEAR(slope[1], 1.0 / 6, 1e-5);
+}
+
+TEST(Derivatives, OfWholeNumbersAndBuffersAreZeros) {
+  struct State {
+    nn::Buffer mean;
+    Array x;
+    TESSERA_TREE(mean, x)
+  };
+  const State at{.mean = nn::Buffer(Param(array({1.F, 2.F}), "mean")), .x = array({3.F, 4.F})};
+  const auto f = [](const State& s) {
+    return std::tuple(s.mean * s.x, argmax(s.x), stop_gradient(s.x));
+  };
+  const auto [same, tangent] =
+      jvp(f, tree_map([](const Array& a) { return ones_like(a); }, at))(at);
+  EXPECT_TRUE(array_equal(std::get<0>(same), array({3.F, 8.F})));
+  EXPECT_TRUE(array_equal(std::get<0>(tangent), array({1.F, 2.F})));
+  EXPECT_TRUE(array_equal(std::get<1>(same), ones({}, DType::i32)));
+  EXPECT_TRUE(array_equal(std::get<1>(tangent), zeros({}, DType::i32)));
+  EXPECT_TRUE(array_equal(std::get<2>(tangent), array({0.F, 0.F})));
+}
+
 TEST(Derivatives, HaveTheSameBitsOnMeshes) {
   const auto f = [](const Array& x, const Array& w) { return tanh(matmul(x, w)); };
   const auto all = jit([&](const Array& x, const Array& w, const Array& dx) {

@@ -1,5 +1,6 @@
 // Derivatives of traced functions, and abstract evaluation.
 #include <fmt/format.h>
+#include <functional>
 
 #include <tessera/error.h>
 #include <tessera/functions.h>
@@ -21,13 +22,14 @@ bool is_trained(const Walk::Leaf& leaf) {
   return leaf.info() == nullptr || leaf.info()->is_trained;
 }
 
-void check_wrt(Walk& wrt, const Span& where) {
+void check_wrt(Walk& wrt, const char* what, const Span& where) {
   const std::vector<std::string>& paths = wrt.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Array& array = *wrt.leaves()[i].array;
     node_of(array, where);
     if (is_float(array.dtype()) || !is_trained(wrt.leaves()[i])) continue;
-    throw UserError({.what = "grad: a leaf to differentiate with respect to is not a float array",
+    throw UserError({.what = fmt::format(
+                         "{}: a leaf to differentiate with respect to is not a float array", what),
                      .where = where,
                      .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
                      .wanted = "bf16, f32 or f64",
@@ -49,87 +51,172 @@ void check_loss(const Walk& result, const Span& where) {
                            "further results after it: std::tuple(loss, logits)"});
 }
 
-/// Differentiates within the innermost trace.
-Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
-  const std::shared_ptr<trace::Trace> parent = trace::innermost();
-  auto trace = std::make_shared<trace::Trace>(parent->function());
-  std::vector<Array> tracers(wrt.leaves().size());
-  std::vector<std::size_t> numbers;
+/// A function that was traced to be differentiated within the innermost trace.
+struct Traced {
+  std::shared_ptr<trace::Trace> parent;
+  ir::Function function;
+  /// Of the function, in the parent. Those to differentiate with respect to come first.
   std::vector<ir::ValueId> arguments;
+  std::vector<std::size_t> numbers;  // of the arguments to differentiate with respect to
+  std::shared_ptr<void> result;      // what the body returned
+};
+
+/// `has_loss`: leaf 0 of the result must be a float scalar.
+Traced trace_body(const Walk& wrt, Body& body, bool has_loss, const Span& where) {
+  Traced traced{.parent = trace::innermost(),
+                .function = {},
+                .arguments = {},
+                .numbers = {},
+                .result = nullptr};
+  auto trace = std::make_shared<trace::Trace>(traced.parent->function());
+  std::vector<Array> tracers(wrt.leaves().size());
   std::vector<Array> outer;
-  // Inputs to differentiate with respect to come first.
   for (const bool trained : {true, false}) {
     for (std::size_t i = 0; i < tracers.size(); ++i) {
       const Walk::Leaf& leaf = wrt.leaves()[i];
       if (is_trained(leaf) != trained) continue;
-      if (trained) numbers.push_back(numbers.size());
-      arguments.push_back(lift(*parent, *leaf.array, where));
+      if (trained) traced.numbers.push_back(traced.numbers.size());
+      traced.arguments.push_back(lift(*traced.parent, *leaf.array, where));
       outer.push_back(*leaf.array);
       tracers[i] = make_traced(trace, trace->add_input(leaf.array->type()));
       tracers[i].node()->info = leaf.info();
     }
   }
-  Gradients gradients;
   std::vector<ir::ValueId> outputs;
   {
     const trace::Tracing tracing(trace);
     const Watching watching(*trace, looks_at(outer));
-    gradients.result = body.call(tracers);
-    const Walk result = body.walk_result(gradients.result.get(), Walk::Want::leaves);
+    traced.result = body.call(tracers);
+    const Walk result = body.walk_result(traced.result.get(), Walk::Want::leaves);
     for (std::size_t i = 0; i < result.leaves().size(); ++i) {
       if (!result.leaves()[i].array->is_empty()) continue;
-      fail_empty(i == 0 ? "the loss" : fmt::format("leaf {} of the result", i), where);
+      fail_empty(i == 0 && has_loss ? "the loss" : fmt::format("leaf {} of the result", i), where);
     }
-    check_loss(result, where);
+    if (has_loss) check_loss(result, where);
     for (const Walk::Leaf& leaf : result.leaves()) {
       outputs.push_back(lift(*trace, *leaf.array, where));
     }
   }
-  const std::size_t num_values = outputs.size();
   for (const std::shared_ptr<const void>& captured : trace->captured()) {
     const Array array(
         std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(captured)));
-    arguments.push_back(lift(*parent, array, where));
+    traced.arguments.push_back(lift(*traced.parent, array, where));
   }
-  const ir::Function derivative = differentiate::value_and_grad(
-      cut_derivative(trace->finish(std::move(outputs)), arguments, numbers.size(), where), numbers);
-  const std::vector<ir::ValueId> results = parent->builder().inline_function(derivative, arguments);
-  for (std::size_t i = 0; i < num_values; ++i) {
-    gradients.values.push_back(make_traced(parent, results[i]));
+  traced.function = trace->finish(std::move(outputs));
+  return traced;
+}
+
+/// The arrays that `derivative` computes in the parent.
+std::vector<Array> inlined(const Traced& traced, const ir::Function& derivative) {
+  std::vector<Array> arrays;
+  for (const ir::ValueId id :
+       traced.parent->builder().inline_function(derivative, traced.arguments)) {
+    arrays.push_back(make_traced(traced.parent, id));
   }
+  return arrays;
+}
+
+/// Differentiates within the innermost trace.
+Derivative differentiate_traced(const Walk& wrt, Body& body, const Span& where) {
+  Traced traced = trace_body(wrt, body, true, where);
+  const std::size_t num_values = traced.function.outputs.size();
+  const ir::Function cut =
+      cut_derivative(std::move(traced.function), traced.arguments, traced.numbers.size(), where);
+  Derivative derivative{
+      .result = traced.result,
+      .values = inlined(traced, differentiate::value_and_grad(cut, traced.numbers)),
+      .derivatives = {}};
   std::size_t next = num_values;
   for (const Walk::Leaf& leaf : wrt.leaves()) {
-    const ir::ValueId id =
-        is_trained(leaf) ? results[next++] : ops::full(parent->builder(), 0.0, leaf.array->type());
-    gradients.gradients.push_back(make_traced(parent, id));
+    derivative.derivatives.push_back(
+        is_trained(leaf) ? derivative.values[next++]
+                         : make_traced(traced.parent, ops::full(traced.parent->builder(), 0.0,
+                                                                leaf.array->type())));
   }
-  return gradients;
+  derivative.values.resize(num_values);
+  return derivative;
+}
+
+Derivative push_forward_traced(const Walk& wrt, const Walk& tangents, Body& body,
+                               const Span& where) {
+  Traced traced = trace_body(wrt, body, false, where);
+  const std::size_t num_values = traced.function.outputs.size();
+  for (std::size_t i = 0; i < wrt.leaves().size(); ++i) {
+    if (!is_trained(wrt.leaves()[i])) continue;
+    traced.arguments.push_back(lift(*traced.parent, *tangents.leaves()[i].array, where));
+  }
+  Derivative derivative{
+      .result = traced.result,
+      .values = inlined(traced, differentiate::jvp(traced.function, traced.numbers)),
+      .derivatives = {}};
+  const auto middle = derivative.values.begin() + static_cast<std::ptrdiff_t>(num_values);
+  derivative.derivatives.assign(middle, derivative.values.end());
+  derivative.values.erase(middle, derivative.values.end());
+  return derivative;
+}
+
+/// What `run` traces: within the innermost trace, or else compiled and run at once on the mesh of
+/// `arrays`.
+Derivative run_or_trace(const std::vector<const Walk*>& arrays, const Span& where,
+                        const std::function<Derivative()>& run) {
+  if (trace::innermost() != nullptr) return run();
+  MeshChoice choice(where);
+  for (const Walk* walk : arrays) {
+    for (const Walk::Leaf& leaf : walk->leaves()) {
+      const ArrayNode& node = *leaf.array->node();
+      if (node.is_concrete()) choice.add(node.placement->mesh, describe(*leaf.array));
+    }
+  }
+  const use_mesh scope(choice.mesh());
+  Derivative derivative;
+  std::vector<Array> all = run_traced(choice.mesh(), [&] {
+    derivative = run();
+    std::vector<Array> both = derivative.values;
+    both.insert(both.end(), derivative.derivatives.begin(), derivative.derivatives.end());
+    return both;
+  });
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(derivative.values.size());
+  derivative.values.assign(all.begin(), middle);
+  derivative.derivatives.assign(middle, all.end());
+  return derivative;
+}
+
+/// Throws UserError if two trees differ: `given` is what was given for `of`.
+void check_same_types(const Walk& of, const Walk& given, const char* what, const char* given_name,
+                      const char* of_name, const Span& where) {
+  const auto fail = [&](const std::string& found, const std::string& wanted) {
+    throw UserError({.what = fmt::format("{}: the {} and the {} have different structures", what,
+                                         given_name, of_name),
+                     .where = where,
+                     .found = found,
+                     .wanted = wanted,
+                     .cure = "pass one array per leaf, with the type of the leaf"});
+  };
+  const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
+  if (of.leaves().size() != given.leaves().size()) fail(count(given), count(of));
+  for (std::size_t i = 0; i < of.leaves().size(); ++i) {
+    const Type& wanted = of.leaves()[i].array->type();
+    const Type& found = node_of(*given.leaves()[i].array, where)->type;
+    if (wanted != found) fail(to_string(found), to_string(wanted));
+  }
 }
 
 }  // namespace
 
-Gradients differentiate(Body& body, const std::source_location& where) {
+Derivative differentiate(Body& body, const std::source_location& where) {
   const Span span(where);
   Walk wrt = body.walk_arguments(Walk::Want::paths);
-  check_wrt(wrt, span);
-  if (trace::innermost() != nullptr) return differentiate_traced(wrt, body, span);
-  MeshChoice choice(span);
-  for (const Walk::Leaf& leaf : wrt.leaves()) {
-    const ArrayNode& node = *leaf.array->node();
-    if (node.is_concrete()) choice.add(node.placement->mesh, describe(*leaf.array));
-  }
-  const use_mesh scope(choice.mesh());
-  Gradients gradients;
-  std::vector<Array> all = run_traced(choice.mesh(), [&] {
-    gradients = differentiate_traced(wrt, body, span);
-    std::vector<Array> both = gradients.values;
-    both.insert(both.end(), gradients.gradients.begin(), gradients.gradients.end());
-    return both;
-  });
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(gradients.values.size());
-  gradients.values.assign(all.begin(), middle);
-  gradients.gradients.assign(middle, all.end());
-  return gradients;
+  check_wrt(wrt, "grad", span);
+  return run_or_trace({&wrt}, span, [&] { return differentiate_traced(wrt, body, span); });
+}
+
+Derivative push_forward(Body& body, const Walk& tangents, const std::source_location& where) {
+  const Span span(where);
+  Walk wrt = body.walk_arguments(Walk::Want::paths);
+  check_wrt(wrt, "jvp", span);
+  check_same_types(wrt, tangents, "jvp", "tangent", "argument", span);
+  return run_or_trace({&wrt, &tangents}, span,
+                      [&] { return push_forward_traced(wrt, tangents, body, span); });
 }
 
 Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
@@ -152,38 +239,16 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
   return {std::move(result), std::move(abstract)};
 }
 
-Array inner_product(const Walk& a, const Walk& b, const char* what,
-                    const std::source_location& where) {
+Array inner_product(const Walk& result, const Walk& cotangent, const std::source_location& where) {
   const CallScope call(where);
-  const bool is_vjp = what == std::string_view("vjp");
-  const char* const given = is_vjp ? "cotangent" : "tangent";
-  const char* const of = is_vjp ? "result" : "argument";
-  const auto fail = [&](const std::string& found, const std::string& wanted) {
-    throw UserError(
-        {.what = fmt::format("{}: the {} and the {} have different structures", what, given, of),
-         .where = Span(where),
-         .found = found,
-         .wanted = wanted,
-         .cure = "pass one array per leaf, with the type of the leaf"});
-  };
-  const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
-  if (a.leaves().size() != b.leaves().size()) fail(count(b), count(a));
+  check_same_types(result, cotangent, "vjp", "cotangent", "result", Span(where));
   Array total = zeros({});
-  for (std::size_t i = 0; i < a.leaves().size(); ++i) {
-    const Array& x = *a.leaves()[i].array;
-    const Array& y = *b.leaves()[i].array;
-    if (x.type() != y.type()) fail(to_string(y.type()), to_string(x.type()));
-    if (is_float(x.dtype())) total = total + astype(sum(x * y), DType::f32);
+  for (std::size_t i = 0; i < result.leaves().size(); ++i) {
+    const Array& x = *result.leaves()[i].array;
+    if (!is_float(x.dtype())) continue;
+    total = total + astype(sum(x * *cotangent.leaves()[i].array), DType::f32);
   }
   return total;
-}
-
-std::vector<Array> zeros_of(const Walk& tree) {
-  std::vector<Array> all;
-  for (const Walk::Leaf& leaf : tree.leaves()) {
-    all.push_back(zeros(leaf.array->shape(), leaf.array->dtype()));
-  }
-  return all;
 }
 
 Array map_basis(const Type& type, const Function<Array, const Array&>& f,

@@ -2,6 +2,7 @@
 
 #include <tessera/error.h>
 
+#include "differentiate/forward.h"
 #include "differentiate/reverse.h"
 #include "ops/control/control.h"
 #include "ops/emit.h"
@@ -19,17 +20,21 @@ void check_loss(const Function& function) {
                    .cure = "reduce the loss with mean() or sum() before returning it"});
 }
 
+std::vector<bool> marked(std::size_t size, const std::vector<std::size_t>& numbers) {
+  std::vector<bool> result(size, false);
+  for (const std::size_t number : numbers) result[number] = true;
+  return result;
+}
+
 }  // namespace
 
 Function value_and_grad(const Function& function, const std::vector<std::size_t>& wrt) {
   check_loss(function);
   Function result = ops::dissolve_calls(function, ops::Dissolve::calls);
-  std::vector<bool> is_active_input(result.inputs.size(), false);
-  for (std::size_t index : wrt) is_active_input[index] = true;
   const std::size_t num_equations = result.equations.size();
   ir::Builder b(result);
   Activity activity;
-  ReversePass pass(b, is_active_input, activity);
+  ReversePass pass(b, marked(result.inputs.size(), wrt), activity);
   const ir::ValueId loss = result.outputs[0];
   pass.add(loss, ops::full(b, 1.0, Type(b.type(loss))));
   pass.run(num_equations);
@@ -40,6 +45,14 @@ Function value_and_grad(const Function& function, const std::vector<std::size_t>
     result.outputs.push_back(is_reached ? gradient : ops::full(b, 0.0, Type(b.type(input))));
   }
   return ir::without_dead_code(std::move(result));
+}
+
+Function jvp(const Function& function, const std::vector<std::size_t>& wrt) {
+  const Function dissolved = ops::dissolve_calls(function, ops::Dissolve::calls);
+  const std::vector<bool> all_outputs(dissolved.outputs.size(), true);
+  Activity activity;
+  return ir::without_dead_code(
+      push_forward(dissolved, marked(dissolved.inputs.size(), wrt), all_outputs, activity));
 }
 
 }  // namespace tessera::differentiate

@@ -1,4 +1,4 @@
-// IR -> IR: reverse-mode derivatives.
+// IR -> IR: derivatives in reverse and in forward mode.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,12 @@ namespace tessera::differentiate {
 /// computed for paths that do not lead from `wrt` to output 0. Cotangents of a value are added in
 /// reverse program order of its uses. Throws UserError when a path has no derivative.
 ir::Function value_and_grad(const ir::Function& function, const std::vector<std::size_t>& wrt);
+
+/// A function with the inputs of `function`, then a tangent for each input listed in `wrt`, which
+/// ascends, and the outputs of `function`, then the tangent of each output. Tangents of outputs
+/// that do not depend on `wrt`, or that are not floats, are zeros. Throws UserError when a path
+/// from `wrt` to an output has no derivative.
+ir::Function jvp(const ir::Function& function, const std::vector<std::size_t>& wrt);
 
 /// value_and_grad as a pass.
 std::vector<ir::Pass> passes(const std::vector<std::size_t>& wrt);

@@ -107,6 +107,44 @@ TEST_P(Nesting, GradientsAreThoseOfTheFlatProgram) {
   }
 }
 
+TEST_P(Nesting, TangentsAreThoseOfTheFlatProgram) {
+  for (int i = 0; i < 3; ++i) {
+    const Nest nest = random_nest(
+        GetParam(), {Kind::scan, Kind::loop, Kind::cond, Kind::call, Kind::remat}, random_);
+    SCOPED_TRACE(to_string(nest));
+    std::vector<std::size_t> wrt;
+    for (std::size_t input = 0; input < 4; ++input) {
+      if (random_() % 2 == 0) wrt.push_back(input);
+    }
+    const Function function = differentiate::jvp(nested(nest), wrt);
+    const Arrays inputs = random_inputs(function, random_);
+    expect_close(testing::run_reference(function, inputs),
+                 testing::run_reference(differentiate::jvp(nested(flat(nest)), wrt), inputs));
+  }
+}
+
+TEST_P(Nesting, TangentsOfALossAreProductsWithItsGradients) {
+  const Nest nest =
+      random_nest(GetParam(), {Kind::scan, Kind::cond, Kind::call, Kind::remat}, random_);
+  SCOPED_TRACE(to_string(nest));
+  const Function forward = differentiate::jvp(nested_loss(nest), {0, 1, 2, 3});
+  const Arrays inputs = random_inputs(forward, random_);  // then the tangents
+  const Function reverse = differentiate::value_and_grad(nested_loss(nest), {0, 1, 2, 3});
+  const Arrays gradients =
+      testing::run_reference(reverse, Arrays(inputs.begin(), inputs.begin() + 4));
+  float product = 0.0F, largest = 0.0F;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto gradient = gradients[i + 1].data<float>();
+    const auto tangent = inputs[i + 4].data<float>();
+    for (std::size_t e = 0; e < gradient.size(); ++e) {
+      product += gradient[e] * tangent[e];
+      largest = std::max(largest, std::fabs(gradient[e] * tangent[e]));
+    }
+  }
+  EXPECT_NEAR(testing::run_reference(forward, inputs)[1].data<float>()[0], product,
+              1e-5F * largest);
+}
+
 TEST_P(Nesting, GradientsOfSomeInputsAreThoseOfAll) {
   const Nest nest =
       random_nest(GetParam(), {Kind::scan, Kind::cond, Kind::call, Kind::remat}, random_);

@@ -41,6 +41,10 @@ Function compiled(Function function) {
 
 std::vector<Stage> stages(bool is_differentiable) {
   std::vector<Stage> list;
+  list.push_back({"differentiate forward", [](Function f) {
+                    differentiate::jvp(f, {0, 1});
+                    return f;
+                  }});
   if (is_differentiable) {
     list.push_back({"differentiate", [](Function f) {
                       return differentiate::value_and_grad(f, {0, 1});
