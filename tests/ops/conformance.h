@@ -23,6 +23,10 @@ bool has_derivative(const Case& c);
 Verdict derivative_is_difference(const Case& c);
 /// The second derivative equals the central difference of the derivative.
 Verdict second_derivative_is_difference(const Case& c);
+/// Whether tangent_is_difference has anything to check.
+bool has_tangents(const Case& c);
+/// The derivative in forward mode equals the central difference in f64.
+Verdict tangent_is_difference(const Case& c);
 
 // --- batch_check.cc
 

@@ -8,6 +8,7 @@
 #include "compile/reference/interpret.h"
 #include "differentiate/differentiate.h"
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "tests/ops/conformance.h"
 
 namespace tessera::testing {
@@ -110,11 +111,7 @@ Verdict gradient_is_difference(const Problem& problem, std::mt19937_64& generato
   return std::nullopt;
 }
 
-}  // namespace
-
-bool has_derivative(const Case& c) {
-  // By design, the derivative of stop_gradient differs from that of its values.
-  if (!c.op->vjp.is_differentiable() || *c.op->name == "stop_gradient") return false;
+bool takes_and_gives_floats(const Case& c) {
   bool has_float = false;
   for (const ops::SampleOperand& operand : c.sample().operands) {
     has_float = has_float || is_float(operand.type.dtype);
@@ -123,6 +120,18 @@ bool has_derivative(const Case& c) {
   bool gives_float = false;
   for (ValueId id : function.outputs) gives_float |= is_float(function.type(id).dtype);
   return has_float && gives_float;
+}
+
+}  // namespace
+
+bool has_derivative(const Case& c) {
+  // By design, the derivative of stop_gradient differs from that of its values.
+  return c.op->vjp.is_differentiable() && *c.op->name != "stop_gradient" &&
+         takes_and_gives_floats(c);
+}
+
+bool has_tangents(const Case& c) {
+  return has_derivative(c) || (c.op == &ops::while_op && takes_and_gives_floats(c));
 }
 
 Verdict derivative_is_difference(const Case& c) {
@@ -134,6 +143,28 @@ Verdict second_derivative_is_difference(const Case& c) {
   std::mt19937_64 generator = generator_for(c, 2);
   const Problem first = first_order(c, generator);
   return gradient_is_difference(next_order(first, generator), generator);
+}
+
+Verdict tangent_is_difference(const Case& c) {
+  std::mt19937_64 generator = generator_for(c, 3);
+  const Problem problem = first_order(c, generator);
+  const std::vector<std::size_t> wrt = problem.float_inputs();
+  std::vector<HostArray> inputs = problem.inputs, above = inputs, below = inputs;
+  for (const std::size_t n : wrt) {
+    inputs.push_back(
+        random_array(generator, {.type = problem.inputs[n].type(), .low = -1.0, .high = 1.0}));
+    const auto direction = inputs.back().data<double>();
+    for (std::size_t i = 0; i < direction.size(); ++i) {
+      above[n].data<double>()[i] += kStep * direction[i];
+      below[n].data<double>()[i] -= kStep * direction[i];
+    }
+  }
+  const double difference = (value_at(problem, above) - value_at(problem, below)) / (2.0 * kStep);
+  const double tangent =
+      compile::interpret(differentiate::jvp(problem.function, wrt), inputs)[1].data<double>()[0];
+  const double size = 1.0 + std::fabs(difference) + std::fabs(value_at(problem, problem.inputs));
+  if (std::fabs(tangent - difference) <= 10 * kTolerance * size) return std::nullopt;
+  return fmt::format("the tangent is {}, the difference {}", tangent, difference);
 }
 
 }  // namespace tessera::testing

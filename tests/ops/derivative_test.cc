@@ -1,4 +1,5 @@
-// Compares the first and second derivative of every op with central differences in f64.
+// Compares the first and second derivative of every op, and its tangents, with central differences
+// in f64.
 #include <gtest/gtest.h>
 
 #include "tests/ops/conformance.h"
@@ -11,10 +12,10 @@ using ir::Function;
 using ir::ValueId;
 using testing::Case;
 
-std::vector<Case> differentiable_cases() {
+std::vector<Case> cases_that(bool (*is_meant)(const Case&)) {
   std::vector<Case> cases;
   for (const Case& c : testing::all_cases()) {
-    if (testing::has_derivative(c)) cases.push_back(c);
+    if (is_meant(c)) cases.push_back(c);
   }
   return cases;
 }
@@ -66,7 +67,17 @@ TEST_P(Derivative, DoesNoWorkThatNobodyWants) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Derivative, ::testing::ValuesIn(differentiable_cases()),
+INSTANTIATE_TEST_SUITE_P(Ops, Derivative, ::testing::ValuesIn(cases_that(testing::has_derivative)),
+                         [](const auto& tested) { return tested.param.name(); });
+
+class Tangent : public Derivative {};
+
+TEST_P(Tangent, IsTheCentralDifference) {
+  SCOPED_TRACE("TESSERA_TEST_SEED=" + std::to_string(testing::test_seed()));
+  EXPECT_EQ(testing::tangent_is_difference(GetParam()), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Tangent, ::testing::ValuesIn(cases_that(testing::has_tangents)),
                          [](const auto& tested) { return tested.param.name(); });
 
 }  // namespace
