@@ -4,6 +4,7 @@
 #include <tessera/array.h>
 #include <tessera/control.h>
 #include <tessera/debug.h>
+#include <tessera/derivatives.h>
 #include <tessera/dlpack.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>

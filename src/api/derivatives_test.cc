@@ -257,6 +257,27 @@ TEST(Derivatives, ThroughWhileLoops) {
   EXPECT_NEAR(slope[1], 1.0 / 6, 1e-5);
 }
 
+TEST(Derivatives, OfRandomFunctionsAreLinear) {
+  for (std::uint32_t seed = 0; seed < 24; ++seed) {
+    const RandomFunction f(seed);
+    const Array x = numbers({3, 3}, seed), v = numbers({3, 3}, seed + 100);
+    const auto [wanted, tangent] = jvp(f, v)(x);
+    const auto [y, map] = linearize(f)(x);
+    expect_same_bits(y, wanted);
+    expect_same_bits(map(v), tangent);
+    expect_same_bits(jit(vmap([&](const Array& t) { return map(t); }))(stack({v, v}, 0))[1],
+                     tangent);
+    const auto in_jit = jit([&](const Array& a, const Array& t) {
+      const auto [z, inner] = linearize(f)(a);
+      return std::tuple(z, inner(t), inner(inner(t)));
+    });
+    const auto [z, dz, again] = in_jit(x, v);
+    expect_same_bits(z, wanted);
+    expect_same_bits(dz, tangent);
+    expect_same_bits(again, map(map(v)));
+  }
+}
+
 TEST(Derivatives, OfWholeNumbersAndBuffersAreZeros) {
   struct State {
     nn::Buffer mean;

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <functional>
 
+#include <tessera/derivatives.h>
 #include <tessera/error.h>
 #include <tessera/functions.h>
-#include <tessera/grad.h>
 #include <tessera/transform.h>
 
 #include "api/apply.h"
@@ -15,6 +15,14 @@
 #include "ops/emit.h"
 
 namespace tessera::detail {
+
+/// The part of a derivative that is linear in the tangents.
+struct LinearMap {
+  ir::Function function;  // residuals, then tangents -> tangents of the results
+  std::vector<Array> residuals;
+  std::vector<Type> types;    // of all leaves of the arguments
+  std::vector<bool> is_read;  // per leaf: whether the function takes its tangent
+};
 
 namespace {
 
@@ -106,14 +114,21 @@ Traced trace_body(const Walk& wrt, Body& body, bool has_loss, const Span& where)
   return traced;
 }
 
-/// The arrays that `derivative` computes in the parent.
-std::vector<Array> inlined(const Traced& traced, const ir::Function& derivative) {
+/// The arrays that a function computes in a trace.
+std::vector<Array> inlined(const std::shared_ptr<trace::Trace>& trace, const ir::Function& function,
+                           const std::vector<ir::ValueId>& arguments) {
   std::vector<Array> arrays;
-  for (const ir::ValueId id :
-       traced.parent->builder().inline_function(derivative, traced.arguments)) {
-    arrays.push_back(make_traced(traced.parent, id));
+  for (const ir::ValueId id : trace->builder().inline_function(function, arguments)) {
+    arrays.push_back(make_traced(trace, id));
   }
   return arrays;
+}
+
+/// Keeps the first `num_values` values and makes the others derivatives.
+void split(Derivative& derivative, std::size_t num_values) {
+  const auto middle = derivative.values.begin() + static_cast<std::ptrdiff_t>(num_values);
+  derivative.derivatives.assign(middle, derivative.values.end());
+  derivative.values.erase(middle, derivative.values.end());
 }
 
 /// Differentiates within the innermost trace.
@@ -124,7 +139,8 @@ Derivative differentiate_traced(const Walk& wrt, Body& body, const Span& where) 
       cut_derivative(std::move(traced.function), traced.arguments, traced.numbers.size(), where);
   Derivative derivative{
       .result = traced.result,
-      .values = inlined(traced, differentiate::value_and_grad(cut, traced.numbers)),
+      .values = inlined(traced.parent, differentiate::value_and_grad(cut, traced.numbers),
+                        traced.arguments),
       .derivatives = {}};
   std::size_t next = num_values;
   for (const Walk::Leaf& leaf : wrt.leaves()) {
@@ -147,57 +163,73 @@ Derivative push_forward_traced(const Walk& wrt, const Walk& tangents, Body& body
   }
   Derivative derivative{
       .result = traced.result,
-      .values = inlined(traced, differentiate::jvp(traced.function, traced.numbers)),
+      .values = inlined(traced.parent, differentiate::jvp(traced.function, traced.numbers),
+                        traced.arguments),
       .derivatives = {}};
-  const auto middle = derivative.values.begin() + static_cast<std::ptrdiff_t>(num_values);
-  derivative.derivatives.assign(middle, derivative.values.end());
-  derivative.values.erase(middle, derivative.values.end());
+  split(derivative, num_values);
+  return derivative;
+}
+
+/// Like push_forward_traced, with residuals instead of tangents.
+Derivative linearize_traced(const Walk& wrt, Body& body, LinearMap& map, const Span& where) {
+  Traced traced = trace_body(wrt, body, false, where);
+  const std::size_t num_values = traced.function.outputs.size();
+  differentiate::Linearized linear = differentiate::linearize(traced.function, traced.numbers);
+  Derivative derivative{.result = traced.result,
+                        .values = inlined(traced.parent, linear.forward, traced.arguments)};
+  map.function = std::move(linear.tangents);
+  split(derivative, num_values);
   return derivative;
 }
 
 /// What `run` traces: within the innermost trace, or else compiled and run at once on the mesh of
 /// `arrays`.
-Derivative run_or_trace(const std::vector<const Walk*>& arrays, const Span& where,
+Derivative run_or_trace(const std::vector<Array>& arrays, const Span& where,
                         const std::function<Derivative()>& run) {
   if (trace::innermost() != nullptr) return run();
   MeshChoice choice(where);
-  for (const Walk* walk : arrays) {
-    for (const Walk::Leaf& leaf : walk->leaves()) {
-      const ArrayNode& node = *leaf.array->node();
-      if (node.is_concrete()) choice.add(node.placement->mesh, describe(*leaf.array));
-    }
+  for (const Array& array : arrays) {
+    const ArrayNode& node = *array.node();
+    if (node.is_concrete()) choice.add(node.placement->mesh, describe(array));
   }
   const use_mesh scope(choice.mesh());
   Derivative derivative;
+  std::size_t num_values = 0;
   std::vector<Array> all = run_traced(choice.mesh(), [&] {
     derivative = run();
+    num_values = derivative.values.size();
     std::vector<Array> both = derivative.values;
     both.insert(both.end(), derivative.derivatives.begin(), derivative.derivatives.end());
     return both;
   });
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(derivative.values.size());
-  derivative.values.assign(all.begin(), middle);
-  derivative.derivatives.assign(middle, all.end());
+  derivative.values = std::move(all);
+  split(derivative, num_values);
   return derivative;
 }
 
-/// Throws UserError if two trees differ: `given` is what was given for `of`.
-void check_same_types(const Walk& of, const Walk& given, const char* what, const char* given_name,
-                      const char* of_name, const Span& where) {
-  const auto fail = [&](const std::string& found, const std::string& wanted) {
+std::vector<Type> types_of(const Walk& walk) {
+  std::vector<Type> types;
+  for (const Walk::Leaf& leaf : walk.leaves()) types.push_back(leaf.array->type());
+  return types;
+}
+
+/// Throws UserError if `given` has not leaves of the types `wanted`.
+void check_types(const std::vector<Type>& wanted, const Walk& given, const char* what,
+                 const char* given_name, const char* of_name, const Span& where) {
+  const auto fail = [&](const std::string& found, const std::string& needed) {
     throw UserError({.what = fmt::format("{}: the {} and the {} have different structures", what,
                                          given_name, of_name),
                      .where = where,
                      .found = found,
-                     .wanted = wanted,
+                     .wanted = needed,
                      .cure = "pass one array per leaf, with the type of the leaf"});
   };
-  const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
-  if (of.leaves().size() != given.leaves().size()) fail(count(given), count(of));
-  for (std::size_t i = 0; i < of.leaves().size(); ++i) {
-    const Type& wanted = of.leaves()[i].array->type();
+  const auto leaves = [](std::size_t size) { return fmt::format("leaves: {}", size); };
+  const std::size_t num_given = given.leaves().size();
+  if (num_given != wanted.size()) fail(leaves(num_given), leaves(wanted.size()));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Type& found = node_of(*given.leaves()[i].array, where)->type;
-    if (wanted != found) fail(to_string(found), to_string(wanted));
+    if (found != wanted[i]) fail(to_string(found), to_string(wanted[i]));
   }
 }
 
@@ -207,16 +239,50 @@ Derivative differentiate(Body& body, const std::source_location& where) {
   const Span span(where);
   Walk wrt = body.walk_arguments(Walk::Want::paths);
   check_wrt(wrt, "grad", span);
-  return run_or_trace({&wrt}, span, [&] { return differentiate_traced(wrt, body, span); });
+  return run_or_trace(arrays_of(wrt), span, [&] { return differentiate_traced(wrt, body, span); });
 }
 
 Derivative push_forward(Body& body, const Walk& tangents, const std::source_location& where) {
   const Span span(where);
   Walk wrt = body.walk_arguments(Walk::Want::paths);
   check_wrt(wrt, "jvp", span);
-  check_same_types(wrt, tangents, "jvp", "tangent", "argument", span);
-  return run_or_trace({&wrt, &tangents}, span,
-                      [&] { return push_forward_traced(wrt, tangents, body, span); });
+  check_types(types_of(wrt), tangents, "jvp", "tangent", "argument", span);
+  std::vector<Array> arrays = arrays_of(wrt);
+  for (const Walk::Leaf& leaf : tangents.leaves()) arrays.push_back(*leaf.array);
+  return run_or_trace(arrays, span, [&] { return push_forward_traced(wrt, tangents, body, span); });
+}
+
+Derivative linearize_body(Body& body, const std::source_location& where) {
+  const Span span(where);
+  Walk wrt = body.walk_arguments(Walk::Want::paths);
+  check_wrt(wrt, "linearize", span);
+  auto map = std::make_shared<LinearMap>();
+  map->types = types_of(wrt);
+  for (const Walk::Leaf& leaf : wrt.leaves()) map->is_read.push_back(is_trained(leaf));
+  Derivative derivative =
+      run_or_trace(arrays_of(wrt), span, [&] { return linearize_traced(wrt, body, *map, span); });
+  map->residuals = std::move(derivative.derivatives);
+  derivative.map = std::move(map);
+  return derivative;
+}
+
+std::vector<Array> push_forward(const LinearMap& map, const Walk& tangents,
+                                const std::source_location& where) {
+  const Span span(where);
+  check_types(map.types, tangents, "linearize", "tangent", "argument", span);
+  std::vector<Array> arrays = map.residuals;
+  for (std::size_t i = 0; i < map.is_read.size(); ++i) {
+    if (map.is_read[i]) arrays.push_back(*tangents.leaves()[i].array);
+  }
+  const auto run = [&] {
+    const std::shared_ptr<trace::Trace> parent = trace::innermost();
+    std::vector<ir::ValueId> arguments;
+    for (const Array& array : arrays) arguments.push_back(lift(*parent, array, span));
+    Derivative derivative;
+    derivative.values = inlined(parent, map.function, arguments);
+    return derivative;
+  };
+  return run_or_trace(arrays, span, run).values;
 }
 
 Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
@@ -241,7 +307,7 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
 
 Array inner_product(const Walk& result, const Walk& cotangent, const std::source_location& where) {
   const CallScope call(where);
-  check_same_types(result, cotangent, "vjp", "cotangent", "result", Span(where));
+  check_types(types_of(result), cotangent, "vjp", "cotangent", "result", Span(where));
   Array total = zeros({});
   for (std::size_t i = 0; i < result.leaves().size(); ++i) {
     const Array& x = *result.leaves()[i].array;

@@ -1,5 +1,7 @@
 #include "differentiate/differentiate.h"
 
+#include <utility>
+
 #include <tessera/error.h>
 
 #include "differentiate/forward.h"
@@ -53,6 +55,18 @@ Function jvp(const Function& function, const std::vector<std::size_t>& wrt) {
   Activity activity;
   return ir::without_dead_code(
       push_forward(dissolved, marked(dissolved.inputs.size(), wrt), all_outputs, activity));
+}
+
+Linearized linearize(const Function& function, const std::vector<std::size_t>& wrt) {
+  // The tangents are where a backward half has its cotangents.
+  Joint joint{
+      .function = jvp(function, wrt), .num_inputs = function.inputs.size(), .gradients = {}};
+  std::vector<ir::ValueId>& outputs = joint.function.outputs;
+  const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(function.outputs.size());
+  const std::vector<ir::ValueId> wanted(first, outputs.end());
+  outputs.erase(first, outputs.end());
+  Halves halves = cut(joint, wanted, [](const Equation& equation) { return !is_cheap(equation); });
+  return {.forward = forward_half(joint, halves.residuals), .tangents = std::move(halves.backward)};
 }
 
 }  // namespace tessera::differentiate

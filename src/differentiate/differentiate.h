@@ -20,6 +20,13 @@ ir::Function value_and_grad(const ir::Function& function, const std::vector<std:
 /// from `wrt` to an output has no derivative.
 ir::Function jvp(const ir::Function& function, const std::vector<std::size_t>& wrt);
 
+/// jvp in two functions, of which the first does all work that does not depend on tangents.
+struct Linearized {
+  ir::Function forward;   // the inputs of the function -> its outputs, then residuals
+  ir::Function tangents;  // residuals, then the tangents of the inputs in `wrt` -> those of outputs
+};
+Linearized linearize(const ir::Function& function, const std::vector<std::size_t>& wrt);
+
 /// value_and_grad as a pass.
 std::vector<ir::Pass> passes(const std::vector<std::size_t>& wrt);
 
