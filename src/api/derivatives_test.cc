@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -97,6 +98,45 @@ TEST(Derivatives, AreDifferencesOfValues) {
         EXPECT_NEAR(found[i], wanted[i], 5e-3F * std::max(1.0F, std::abs(wanted[i]))) << name;
       }
     }
+  }
+}
+
+/// The derivative of the gradient at one point, by differences.
+Array differences_of_gradients(const std::function<Array(Array)>& f, const Array& x) {
+  const double step = 1e-5;
+  std::vector<Array> rows;
+  const std::int64_t size = x.dim(0);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const Array shift = one_hot(astype(scalar(i), DType::i32), size, DType::f64) * step;
+    rows.push_back((grad(f)(x + shift) - grad(f)(x - shift)) / (2 * step));
+  }
+  return stack(rows, 0);
+}
+
+TEST(Derivatives, OfSmoothFunctionsAreRightWhereTheirFormulasMeet) {
+  const std::map<std::string, std::function<Array(Array)>> smooth = {
+      {"softplus", [](const Array& x) { return sum(softplus(x)); }},
+      {"log_sigmoid", [](const Array& x) { return sum(log_sigmoid(x)); }},
+      {"mish", [](const Array& x) { return sum(mish(x)); }},
+      {"logaddexp", [](const Array& x) { return logaddexp(x[0], x[1]); }},
+      {"cumlogsumexp", [](const Array& x) { return sum(cumlogsumexp(x, 0)); }},
+      {"sigmoid_binary_cross_entropy",
+       [](const Array& x) { return sum(sigmoid_binary_cross_entropy(x, 0.3)); }},
+      {"huber_loss", [](const Array& x) { return sum(huber_loss(x, 0.0)); }}};
+  for (const auto& [name, f] : smooth) {
+    for (const std::vector<double>& point : {std::vector{0.0, 0.0}, {0.7, 0.7}, {0.0, -0.4}}) {
+      const Array x = array(point);
+      const auto found = hessian(f)(x).to_vector<double>();
+      const auto wanted = differences_of_gradients(f, x).to_vector<double>();
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-7) << name;
+    }
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float end : {inf, -inf}) {
+    const auto [value, slopes] =
+        value_and_grad([](const Array& x) { return logaddexp(x[0], x[1]); })(array({end, end}));
+    EXPECT_EQ(value.item<float>(), end);
+    EXPECT_EQ(slopes.to_vector<float>(), (std::vector<float>{0.5, 0.5}));
   }
 }
 

@@ -1,4 +1,5 @@
 // Activations, and sums of exponentials.
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -21,7 +22,13 @@ Array relu(Operand x) {
 Array sigmoid(Operand x) { return logistic(std::move(x)); }
 
 Array softplus(Operand x) {
-  return public_op(x.where, [&] { return maximum(x, 0) + log1p(exp(neg(abs(x)))); });
+  // Either formula holds for all x, so derivatives of all orders are right at 0 too. Those of a
+  // maximum and of abs are not.
+  return public_op(x.where, [&] {
+    const Array v = as_array("softplus", x);
+    const Array is_positive = v > 0;
+    return where(is_positive, v, 0) + log1p(exp(where(is_positive, -v, v)));
+  });
 }
 
 Array silu(Operand x) {
@@ -101,6 +108,7 @@ Array softmax(Operand x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array("softmax", x);
     detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
+    if (v.dim(axis) == 0) return v;
     const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
     return unnormalized / sum(unnormalized, axis, keepdims);
   });
@@ -110,6 +118,7 @@ Array log_softmax(Operand x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array("log_softmax", x);
     detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
+    if (v.dim(axis) == 0) return v;
     const Array shifted = v - stop_gradient(max(v, axis, keepdims));
     return shifted - log(sum(exp(shifted), axis, keepdims));
   });
@@ -119,6 +128,8 @@ Array logsumexp(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("logsumexp", x);
     const Ints dims = detail::checked_axes("logsumexp", axes, v);
+    const auto is_empty = [&](std::int64_t dim) { return v.dim(dim) == 0; };
+    if (std::any_of(dims.begin(), dims.end(), is_empty)) return log(sum(v, axes, keep));
     const Array highest = stop_gradient(max(v, axes, keepdims));
     // An infinite maximum would give inf - inf.
     const Array shift = where(is_finite(highest), highest, 0);
@@ -130,9 +141,13 @@ Array logsumexp(Operand x, Axes axes, KeepDims keep) {
 
 Array logaddexp(Operand a, Operand b) {
   return public_op(a.where, [&] {
-    // Equal numbers may be infinite, and their difference NaN.
-    const Array distance = where(equal(a, b), 0, sub(a, b));
-    return maximum(a, b) + log1p(exp(neg(abs(distance))));
+    // See softplus. The difference of equal infinities would be NaN.
+    const Array is_greater = greater(a, b);
+    const Array same = maximum(a, b);
+    const Array is_infinite = logical_and(equal(a, b), is_inf(same));
+    const Array high = where(is_infinite, same, where(is_greater, a, b));
+    const Array distance = where(is_infinite, 0, where(is_greater, b, a) - high);
+    return high + log1p(exp(distance));
   });
 }
 

@@ -248,9 +248,10 @@ Array sigmoid_binary_cross_entropy(Operand logits, Operand labels) {
 
 Array huber_loss(Operand predictions, Operand targets, double delta) {
   const CallScope scope(predictions.where);
-  const Array error = abs(predictions - targets);
-  const Array quadratic = minimum(error, delta);
-  return square(quadratic) * 0.5 + (error - quadratic) * delta;
+  const Array error = predictions - targets;
+  // Without abs, whose derivative is 0 at 0, the second derivative is right there too.
+  const Array clipped = clamp(-delta, error, delta);
+  return clipped * (error - clipped * 0.5);
 }
 
 Array kl_divergence(Operand log_predictions, Operand targets) {
