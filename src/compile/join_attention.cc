@@ -1,6 +1,7 @@
 #include "compile/join_attention.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -32,15 +33,24 @@ Equation joined(const Equation& first, const Equation& second) {
 
 Function join_attention_gradients(Function function) {
   std::vector<Equation> equations;
+  std::multimap<std::vector<ir::ValueId>, std::size_t> alone;  // gradients, by their operands
   for (Equation& equation : std::exchange(function.equations, {})) {
-    const auto other = std::find_if(equations.begin(), equations.end(), [&](const Equation& e) {
-      return is_gradient(equation) && is_gradient(e) && e.op != equation.op &&
-             e.operands == equation.operands && e.attributes == equation.attributes;
+    if (!is_gradient(equation)) {
+      equations.push_back(std::move(equation));
+      continue;
+    }
+    const auto [first, last] = alone.equal_range(equation.operands);
+    const auto other = std::find_if(first, last, [&](const auto& entry) {
+      const Equation& e = equations[entry.second];
+      return e.op != equation.op && e.attributes == equation.attributes;
     });
-    if (other == equations.end()) {
+    if (other == last) {
+      alone.emplace(equation.operands, equations.size());
       equations.push_back(std::move(equation));
     } else {
-      *other = joined(*other, equation);
+      Equation& earlier = equations[other->second];
+      earlier = joined(earlier, equation);
+      alone.erase(other);
     }
   }
   function.equations = std::move(equations);
