@@ -173,24 +173,26 @@ void Walk::leave() {
   if (want_ == Want::structure) structure_ += ')';
 }
 
-/// An array field that is not listed would silently become a constant that is not trained. So this
-/// looks for gaps between the listed fields that are large enough for an array.
+/// A field that is not listed would silently become a constant: an array would not be trained, and
+/// a number would keep the value of the first call. So this looks for bytes that belong to no
+/// listed field and are not there to align the next one.
 void Walk::check_fields(const Fields& fields, const Field* list, std::size_t count) {
   struct Range {
-    std::size_t start, end;
+    std::size_t start, end, align;
   };
   const auto* base = static_cast<const char*>(fields.object);
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < count; ++i) {
     const auto offset = static_cast<std::size_t>(static_cast<const char*>(list[i].address) - base);
-    if (offset <= fields.size) ranges.push_back({offset, offset + list[i].size});
+    if (offset <= fields.size) ranges.push_back({offset, offset + list[i].size, list[i].align});
   }
-  ranges.push_back({fields.size, fields.size});
+  ranges.push_back({fields.size, fields.size, fields.align});
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.start < b.start; });
-  std::size_t reached = 0;
+  std::size_t reached = fields.hidden;
   for (const Range& range : ranges) {
-    if (range.start >= reached + sizeof(Array)) {
+    const std::size_t aligned = (reached + range.align - 1) / range.align * range.align;
+    if (range.start > aligned) {
       throw UserError(
           {.what = fmt::format("TESSERA_{}({}): a field is not listed",
                                fields.is_module ? "MODULE" : "TREE", fields.names),

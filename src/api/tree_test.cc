@@ -151,6 +151,70 @@ TEST(Tree, ForgottenFieldsAreAnError) {
   }
 }
 
+template <typename T>
+bool lists_all(const T& tree) {
+  try {
+    tree_paths(tree);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+TEST(Tree, ForgottenNumbersAreAnError) {
+  struct Last {
+    Array a;
+    double rate = 0.5;
+    TESSERA_TREE(a)
+  };
+  struct Between {
+    Array a;
+    int size = 1;
+    Array b;
+    TESSERA_TREE(a, b)
+  };
+  struct Flag {
+    Array a;
+    bool is_on = true;
+    int size = 1;
+    TESSERA_TREE(a, size)
+  };
+  EXPECT_FALSE(lists_all(Last{scalar(1)}));
+  EXPECT_FALSE(lists_all(Between{scalar(1), 1, scalar(2)}));
+  EXPECT_FALSE(lists_all(Flag{scalar(1)}));
+}
+
+TEST(Tree, BytesThatAlignFieldsAreNoField) {
+  struct Mixed {
+    bool is_on = true;
+    double rate = 1.0;
+    Array a = scalar(1);
+    bool is_off = false;
+    TESSERA_TREE(is_on, rate, a, is_off)
+  };
+  struct Virtual {
+    Array a = scalar(1);
+    virtual ~Virtual() = default;
+    TESSERA_TREE(a)
+  };
+  EXPECT_TRUE(lists_all(Mixed()));
+  EXPECT_TRUE(lists_all(Virtual()));
+}
+
+TEST(Tree, AStructMayBeDerivedFromAnother) {
+  struct Base {
+    Array a;
+    TESSERA_TREE(a)
+  };
+  struct Renamed : Base {};
+  struct Larger : Base {
+    Array b;
+    TESSERA_TREE(a, b)
+  };
+  EXPECT_EQ(tree_paths(Renamed{{scalar(1)}}), std::vector<std::string>{"a"});
+  EXPECT_EQ(tree_paths(Larger{{scalar(1)}, scalar(2)}), (std::vector<std::string>{"a", "b"}));
+}
+
 TEST(Tree, SpecsAreATree) {
   const Shardings specs = get_partition_spec(make_state());
   EXPECT_EQ(specs["params/Dense_0/kernel"], Shardings(P{"model"}));
