@@ -22,7 +22,7 @@ class Key {
  public:
   /// An empty handle.
   Key() = default;
-  /// jax.random.PRNGKey(seed).
+  /// jax.random.PRNGKey(seed) without 64-bit types: only the lower 32 bits of the seed count.
   explicit Key(std::int64_t seed);
   /// From its two words; throws UserError unless `data` is u32[2].
   static Key from_data(const Array& data,
