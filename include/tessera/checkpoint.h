@@ -50,7 +50,7 @@ std::vector<NamedArray> named_arrays(const T& tree, const std::string& prefix = 
 // --- one file
 
 /// Writes arrays in the safetensors format. Throws RuntimeFault if the file cannot be written; an
-/// existing file then stays as it was.
+/// existing file then stays as it was. Follows links, and writes into pipes and devices in place.
 void write_safetensors(const std::string& path, const std::vector<NamedArray>& arrays,
                        std::source_location where = std::source_location::current());
 /// A tensor of a safetensors file.

@@ -29,6 +29,19 @@ auto uninterrupted(Call call) {
   return result;
 }
 
+PathKind kind_of(const struct stat& status) {
+  if (S_ISREG(status.st_mode)) return PathKind::file;
+  return S_ISDIR(status.st_mode) ? PathKind::folder : PathKind::other;
+}
+
+ssize_t write_some(int file, std::span<const std::byte> bytes, std::int64_t offset) {
+  return uninterrupted([&] {
+    const ssize_t written = pwrite(file, bytes.data(), bytes.size(), offset);
+    const bool has_no_offsets = written < 0 && errno == ESPIPE;
+    return has_no_offsets ? ::write(file, bytes.data(), bytes.size()) : written;
+  });
+}
+
 }  // namespace
 
 int Disk::create(const std::string& path, const std::string& shown) {
@@ -38,11 +51,16 @@ int Disk::create(const std::string& path, const std::string& shown) {
   return file;
 }
 
+int Disk::open_existing(const std::string& path, const std::string& shown) {
+  const int file = uninterrupted([&] { return open(path.c_str(), O_WRONLY | O_CLOEXEC); });
+  if (file < 0) fail("write", shown, errno);
+  return file;
+}
+
 void Disk::write(int file, std::span<const std::byte> bytes, std::int64_t offset,
                  const std::string& shown) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        uninterrupted([&] { return pwrite(file, bytes.data(), bytes.size(), offset); });
+    const ssize_t written = write_some(file, bytes, offset);
     if (written < 0) fail("write", shown, errno);
     if (written == 0) fail("write", shown, ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -95,8 +113,22 @@ void Unfinished::commit() {
   disk_.sync_folder(parent_of(path_), path_);
 }
 
+Destination destination_of(const std::string& path) {
+  std::error_code error;
+  const fs::path target = fs::canonical(path, error);
+  Destination result{.path = error ? path : target.string()};
+  struct stat status {};
+  if (stat(result.path.c_str(), &status) != 0) return result;
+  result.kind = kind_of(status);
+  result.mode = status.st_mode & 07777U;
+  return result;
+}
+
 OutputFile::OutputFile(Disk& disk, const std::string& path, std::string shown)
     : disk_(disk), shown_(std::move(shown)), file_(disk.create(path, shown_)) {}
+
+OutputFile::OutputFile(Disk& disk, int file, std::string shown)
+    : disk_(disk), shown_(std::move(shown)), file_(file) {}
 
 OutputFile::~OutputFile() { close(file_); }
 
@@ -105,6 +137,27 @@ void OutputFile::write(std::span<const std::byte> bytes, std::int64_t offset) {
 }
 
 void OutputFile::sync() { disk_.sync(file_, shown_); }
+
+void OutputFile::set_mode(std::uint32_t mode) {
+  if (fchmod(file_, mode) != 0) return;
+}
+
+WholeFile::WholeFile(Disk& disk, const std::string& path) {
+  const Destination to = destination_of(path);
+  if (to.is_in_place()) {
+    file_.emplace(disk, disk.open_existing(to.path, path), path);
+    return;
+  }
+  unfinished_.emplace(disk, to.path);
+  file_.emplace(disk, unfinished_->place(), path);
+  if (to.kind == PathKind::file) file_->set_mode(to.mode);
+}
+
+void WholeFile::commit() {
+  if (!unfinished_) return;
+  file_->sync();
+  unfinished_->commit();
+}
 
 void write_text(Disk& disk, const std::string& path, const std::string& shown,
                 const std::string& text) {
@@ -166,8 +219,7 @@ PathKind kind_of(const std::string& path) {
     if (errno != ENOENT && errno != ENOTDIR) fail("read", path, errno);
     return PathKind::none;
   }
-  if (S_ISREG(status.st_mode)) return PathKind::file;
-  return S_ISDIR(status.st_mode) ? PathKind::folder : PathKind::other;
+  return kind_of(status);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

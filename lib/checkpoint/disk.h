@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ class Disk {
   virtual ~Disk() = default;
   /// Creates a file, which must not exist yet; returns its descriptor.
   virtual int create(const std::string& path, const std::string& shown);
+  /// Opens what is at `path`, such as a pipe or a device, to write to it; returns its descriptor.
+  virtual int open_existing(const std::string& path, const std::string& shown);
+  /// Writes all bytes. A pipe has no offsets: it gets them after those of the previous call.
   virtual void write(int file, std::span<const std::byte> bytes, std::int64_t offset,
                      const std::string& shown);
   /// Flushes the file; returns when its bytes are on the disk.
@@ -50,22 +54,57 @@ class Unfinished {
   std::string path_, place_;
 };
 
+enum class PathKind : std::uint8_t { none, file, folder, other };
+
+/// Where a file is written that is asked for at some path.
+struct Destination {
+  /// With symbolic links resolved: a link stays, and the file that it names is replaced.
+  std::string path;
+  PathKind kind = PathKind::none;
+  /// The permissions of what is there.
+  std::uint32_t mode = 0;
+
+  /// A pipe or a device is written to as it is, because a file must not take its place.
+  bool is_in_place() const { return kind == PathKind::other; }
+};
+/// Throws nothing if the system cannot tell: opening the path then fails with the reason.
+Destination destination_of(const std::string& path);
+
 /// A file that is open for writing. Throws RuntimeFault with the path `shown`.
 class OutputFile {
  public:
+  /// Creates a file, which must not exist yet.
   OutputFile(Disk& disk, const std::string& path, std::string shown);
+  /// Takes over a descriptor.
+  OutputFile(Disk& disk, int file, std::string shown);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes, std::int64_t offset);
   void sync();
+  /// Sets the permissions, or leaves them where the file system forbids that.
+  void set_mode(std::uint32_t mode);
 
  private:
   Disk& disk_;
   std::string shown_;
   int file_;
 };
+/// A file that appears whole at its path, or in place if its destination asks for that.
+class WholeFile {
+ public:
+  WholeFile(Disk& disk, const std::string& path);
+  /// Writes bytes. Must be called in the order of the offsets, without gaps.
+  void write(std::span<const std::byte> bytes, std::int64_t offset) { file_->write(bytes, offset); }
+  /// Flushes the file and moves it to its path.
+  void commit();
+
+ private:
+  std::optional<Unfinished> unfinished_;  // unless it is written in place
+  std::optional<OutputFile> file_;
+};
+
 /// Creates a file with this text and flushes it to the disk.
 void write_text(Disk& disk, const std::string& path, const std::string& shown,
                 const std::string& text);
@@ -95,7 +134,6 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-enum class PathKind : std::uint8_t { none, file, folder, other };
 /// What is at a path. Throws RuntimeFault if the system cannot tell.
 PathKind kind_of(const std::string& path);
 /// The names in a folder; empty if the folder does not exist. Throws RuntimeFault if it cannot be

@@ -1,6 +1,10 @@
 // safetensors files, and checkpoints exported for other frameworks.
+#include <algorithm>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/json.h"
 #include "checkpoint/safetensors.h"
@@ -42,6 +46,37 @@ TEST(Safetensors, ReadsWhatItWrites) {
   EXPECT_EQ(fs::directory_iterator(fs::path(path).parent_path())->path(), path);
   EXPECT_THROW(write_safetensors(path, {{"a", ones({})}, {"a", ones({})}}), UserError);
   EXPECT_TRUE(has_same_bits(tree_of(read_safetensors(path)), tree));
+}
+
+TEST(Safetensors, FollowsLinksAndKeepsPermissions) {
+  const std::string folder = test_folder();
+  const std::string file = folder + "/there.safetensors";
+  write_file(file, "old");
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
+  fs::create_symlink("there.safetensors", folder + "/link");
+  const Tree tree = {{"x", ones({3})}};
+  write_safetensors(folder + "/link", named_arrays(tree));
+  EXPECT_TRUE(fs::is_symlink(folder + "/link"));
+  EXPECT_TRUE(has_same_bits(tree_of(read_safetensors(file)), tree));
+  EXPECT_EQ(fs::status(file).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
+}
+
+TEST(Safetensors, WritesIntoAPipe) {
+  const std::string folder = test_folder();
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // Opened for both directions, so that neither side waits for the other.
+  const int reader = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  const Tree tree = {{"x", ones({3})}, {"y", arange(5)}};
+  write_safetensors(pipe, named_arrays(tree));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  std::string found(4096, '\0');
+  found.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, read(reader, found.data(), found.size()))));
+  close(reader);
+  write_safetensors(folder + "/file.safetensors", named_arrays(tree));
+  EXPECT_EQ(found, read_file(folder + "/file.safetensors"));
 }
 
 /// The reason why a header with this text is refused; empty if it is accepted.

@@ -147,11 +147,9 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
   const std::string header = header_text(entries);
   // Only the first process writes, but elements_of() is a collective: all processes call it.
   const bool is_writer = process_index() == 0;
-  std::optional<Unfinished> unfinished;
-  std::optional<OutputFile> file;
+  std::optional<WholeFile> file;
   if (is_writer) {
-    unfinished.emplace(local_disk(), path);
-    file.emplace(local_disk(), unfinished->place(), path);
+    file.emplace(local_disk(), path);
     file->write(std::as_bytes(std::span(header)), 0);
   }
   for (const HeaderEntry& entry : entries) {
@@ -160,9 +158,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
     file->write(std::as_bytes(std::span(elements)),
                 static_cast<std::int64_t>(header.size()) + entry.begin);
   }
-  if (!is_writer) return;
-  file->sync();
-  unfinished->commit();
+  if (is_writer) file->commit();
 }
 
 }  // namespace tessera::checkpoint

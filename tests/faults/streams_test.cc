@@ -132,6 +132,21 @@ TEST_F(Streams, AReportKeepsWhatItsPathIs) {
   EXPECT_EQ(full.err, "tessera: fault: --json: cannot write /dev/full: No space left on device\n");
 }
 
+/// The same holds for files of arrays.
+TEST_F(Streams, AFileOfArraysKeepsWhatItsPathIs) {
+  const std::string command = kMlp + "--mesh none --steps 1 --dump ";
+  ASSERT_EQ(tessera(command + "want").exit_code, 0);
+  shell(
+      "mkfifo pipe; cp want there; ln -s there link; cp want from.safetensors; cp want to; ln -s "
+      "to import");
+  const Ended piped =
+      shell("cat pipe >copy & \"$TESSERA\" " + command + "pipe; wait; cmp want copy");
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_EQ(tessera(command + "link").exit_code, 0);
+  EXPECT_EQ(tessera("import from.safetensors --to import").exit_code, 0);
+  EXPECT_EQ(shell("test -p pipe && readlink link && readlink import").out, "there\nto\n");
+}
+
 /// Long work without output reports from time to time that it is going on.
 TEST(Waiting, TellsAtLongerAndLongerIntervals) {
   ::testing::internal::CaptureStderr();

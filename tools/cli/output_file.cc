@@ -13,6 +13,8 @@
 
 #include <tessera/error.h>
 
+#include "lib/checkpoint/disk.h"
+
 namespace tessera::cli {
 
 namespace fs = std::filesystem;
@@ -39,13 +41,6 @@ class Descriptor {
   int number_;
 };
 
-/// The path with symbolic links resolved, so that commit() replaces the file and not a link to it.
-std::string target_of(const std::string& path) {
-  std::error_code error;
-  const fs::path target = fs::canonical(path, error);
-  return error ? path : target.string();
-}
-
 std::string cure_of(const std::string& path, int reason) {
   std::error_code error;
   if (reason == ENOENT && !path.empty() && !fs::exists(folder_of(path), error)) {
@@ -69,13 +64,12 @@ void cannot_write(const std::string& flag, const std::string& path, int reason) 
                    .cure = cure_of(path, reason)});
 }
 
-OutputFile::OutputFile(std::string flag, const std::string& path)
-    : flag_(std::move(flag)), path_(target_of(path)) {
+OutputFile::OutputFile(std::string flag, const std::string& path) : flag_(std::move(flag)) {
   if (path.empty() || path.back() == '/') cannot_write(flag_, path, path.empty() ? ENOENT : EISDIR);
-  struct stat old {};
-  const bool is_there = stat(path_.c_str(), &old) == 0;
-  if (is_there && S_ISDIR(old.st_mode)) cannot_write(flag_, path, EISDIR);
-  is_in_place_ = is_there && !S_ISREG(old.st_mode);
+  const checkpoint::Destination to = checkpoint::destination_of(path);
+  if (to.kind == checkpoint::PathKind::folder) cannot_write(flag_, path, EISDIR);
+  path_ = to.path;
+  is_in_place_ = to.is_in_place();
   if (is_in_place_) {
     place_ = path_;
     return;
@@ -92,7 +86,8 @@ OutputFile::OutputFile(std::string flag, const std::string& path)
     cannot_write(flag_, path, reason);
   }
   // Give the new file the permissions of the old one. If that is forbidden, keep the default ones.
-  if (is_there && fchmod(file.number(), old.st_mode & 07777U) != 0) return;
+  const bool is_there = to.kind == checkpoint::PathKind::file;
+  if (is_there && fchmod(file.number(), to.mode) != 0) return;
 }
 
 OutputFile::~OutputFile() {
