@@ -33,6 +33,11 @@ TEST_F(Resume, ARunThatHasAllItsStepsReportsAgain) {
     const Ended first = tessera(words);
     ASSERT_EQ(first.exit_code, 0) << first.err;
     const nlohmann::json want = object("report.json");
+    EXPECT_EQ(want["first_step"], 0);
+    const Ended kept = tessera(words);
+    EXPECT_EQ(kept.exit_code, 0) << kept.err;
+    EXPECT_EQ(object("report.json"), want);
+    EXPECT_NE(kept.out.find("\nkept       report.json: "), std::string::npos) << kept.out;
     shell("rm report.json");
     const Ended again = tessera(words);
     ASSERT_EQ(again.exit_code, 0) << again.err;
@@ -40,6 +45,7 @@ TEST_F(Resume, ARunThatHasAllItsStepsReportsAgain) {
     const nlohmann::json found = object("report.json");
     EXPECT_EQ(found["params_hash"], want["params_hash"]);
     EXPECT_EQ(found.value("held_out_loss", 0.0), want.value("held_out_loss", 0.0));
+    EXPECT_EQ(found["first_step"], 3);
     ASSERT_EQ(found["losses"].size(), 1U);
     EXPECT_EQ(found["losses"][0], want["losses"][3]);
     EXPECT_EQ(found["loss_bits"][0], want["loss_bits"][3]);
@@ -50,6 +56,18 @@ TEST_F(Resume, ARunThatHasAllItsStepsReportsAgain) {
 const std::string kMlp =
     "train mlp --depth 8 --layers 2 --batch 4 --mesh none --progress off --threads 1 "
     "--checkpoint saved ";
+
+/// The report of a continued run says which steps it has. A report of other parameters is replaced.
+TEST_F(Resume, AReportBeginsWithTheFirstStepOfItsRun) {
+  ASSERT_EQ(tessera(kMlp + "--steps 4 --json report.json").exit_code, 0);
+  ASSERT_EQ(tessera(kMlp + "--steps 6 --resume --json report.json").exit_code, 0);
+  const nlohmann::json report = object("report.json");
+  EXPECT_EQ(report["first_step"], 4);
+  EXPECT_EQ(report["losses"].size(), 2U);
+  shell("sed -i s/params_hash/other_hash/ report.json");
+  ASSERT_EQ(tessera(kMlp + "--steps 6 --resume --json report.json").exit_code, 0);
+  EXPECT_EQ(object("report.json")["losses"].size(), 1U);
+}
 
 /// The grains determine the bits of every sum, so a run must not resume with others.
 TEST_F(Resume, OtherGrainsAreRefused) {

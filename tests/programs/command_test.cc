@@ -184,6 +184,23 @@ TEST_F(Commands, PlotsCurvesOfReports) {
   EXPECT_EQ(bytes_of(folder_ / "accuracy.png").substr(1, 3), "PNG");
 }
 
+/// The curve of a run that continues another one begins where that one ended.
+TEST_F(Commands, PlotsCurvesOfContinuedRuns) {
+  const auto epoch = [](double accuracy) { return json{{"validation_accuracy", accuracy}}; };
+  std::ofstream(folder_ / "late.json") << json{{"first_step", 2},
+                                               {"losses", {2.0, 1.0}},
+                                               {"first_epoch", 2},
+                                               {"epochs", {epoch(0.5), epoch(0.6)}}};
+  std::ofstream(folder_ / "gap.json") << json{{"losses", {nullptr, nullptr, 2.0, 1.0}},
+                                              {"epochs", {json::object(), epoch(0.5), epoch(0.6)}}};
+  for (const std::string what : {"loss", "accuracy"}) {
+    const std::string flags = " --label run --what " + what + " --out ";
+    ASSERT_EQ(run("plot late.json" + flags + "late.svg").exit_code, 0);
+    ASSERT_EQ(run("plot gap.json" + flags + "gap.svg").exit_code, 0);
+    EXPECT_EQ(bytes_of(folder_ / "late.svg"), bytes_of(folder_ / "gap.svg")) << what;
+  }
+}
+
 TEST_F(Commands, TensorBoardGetsTheLossesOfTheReport) {
   const CommandOutcome outcome =
       run("train mlp --depth 16 --layers 2 --batch 8 --mesh none --threads 1 --steps 4 "

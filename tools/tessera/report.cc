@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <sys/resource.h>
@@ -316,10 +317,30 @@ double sum_of(const std::vector<double>& times) {
 
 }  // namespace
 
+void Report::add_earlier_loss(float loss) {
+  losses_.push_back(loss);
+  --first_step_;
+}
+
+/// Whether the file of --json is a report of the same result that has more losses. The hash of the
+/// parameters identifies the result.
+bool Report::is_reported_in_full(const std::string& params_hash) const {
+  if (!step_ms_.empty() || flags_.json == "-") return false;
+  std::error_code ignored;  // if it cannot be read, it is not a report
+  if (!std::filesystem::is_regular_file(flags_.json, ignored)) return false;
+  std::ifstream file(flags_.json);
+  const json old = json::parse(file, nullptr, false);
+  if (!old.is_object() || !old.contains("losses")) return false;
+  return old.value("params_hash", json()) == params_hash && old["losses"].size() > losses_.size();
+}
+
 void Report::write_json(const std::string& name, const CompiledProgram& step, json extra) {
   if (flags_.json.empty()) return;
   const json devices = devices_of(step, peak_bytes_);
   if (!is_first_) return;
+  if (is_reported_in_full(extra["params_hash"])) {
+    return line("kept       " + flags_.json + ": all steps were done, and it has their losses");
+  }
   json report = {{"name", name}, {"peer", "tessera"}, {"config", config_of(flags_)}};
   report["config"].update(extra["config"]);
   extra.erase("config");
@@ -332,6 +353,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
     report["data_ms_median"] = rounded(median_of(sorted_times(data_ms_)), 1000);
   }
   report["train_s"] = rounded((sum_of(step_ms_) + sum_of(data_ms_)) * 1e-3, 1000);
+  report["first_step"] = first_step_;
   report["losses"] = json::array();
   report["loss_bits"] = json::array();
   for (float loss : losses_) {

@@ -55,17 +55,21 @@ class Report {
   void check_lines() const;
   /// Prints that a signal ends the run after `done` steps.
   void stopped(int signal, std::int64_t done);
-  /// Adds to the JSON object the loss of a step that an earlier run has done.
-  void add_loss(float loss) { losses_.push_back(loss); }
+  /// Sets the number of steps that earlier runs have done. Call it before the first step.
+  void continues_at(std::int64_t step) { first_step_ = step; }
+  /// Adds to the JSON object the loss of the last step that an earlier run has done.
+  void add_earlier_loss(float loss);
   /// With --tensorboard, writes a point of the curve `tag`.
   void scalar(const std::string& tag, double value, std::int64_t step);
 
-  /// With --json, writes the JSON object; `extra` has the members that the model adds.
+  /// With --json, writes the JSON object; `extra` has the members that the model adds. If no step
+  /// was left to do, leaves a file in which the run that led to these parameters has reported more.
   void write_json(const std::string& name, const CompiledProgram& step, nlohmann::json extra);
 
  private:
   void end_trace();
   void write_scalars(std::int64_t step, float loss);
+  bool is_reported_in_full(const std::string& params_hash) const;
 
   const TrainFlags& flags_;
   StepWork work_;
@@ -76,6 +80,7 @@ class Report {
   std::vector<double> data_ms_;  // how long each step waited for its data
   std::vector<double> step_ms_;
   std::vector<float> losses_;
+  std::int64_t first_step_ = 0;    // to which the first of these losses belongs
   std::int64_t peak_bytes_ = 0;    // the most that a step held
   bool has_profile_ = false;       // a profile has begun
   std::size_t profiled_from_ = 0;  // index into step_ms_

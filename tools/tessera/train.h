@@ -107,6 +107,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
       job.mpmd_mesh() ? Shardings::of(lowered.get().arguments())["0"] : shapes.shardings[0];
   Checkpoints checkpoints(flags, info.name, job.config());
   const std::int64_t first = checkpoints.resumed().value_or(0);
+  report.continues_at(first);
   if (first > 0) job.seek_data(first, checkpoints.data_position());
   auto state = checkpoints.resumed() ? checkpoints.restore(shapes.state, places, report)
                                      : first_state(job, flags, places);
@@ -140,7 +141,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   report.end_profile();
   checkpoints.finish(report);
   if (!stop.end()) return;
-  if (first == flags.steps && checkpoints.last_loss()) report.add_loss(last_loss);
+  if (first == flags.steps && checkpoints.last_loss()) report.add_earlier_loss(last_loss);
   report_end(job, flags, info, state.params, last_loss, step.program(done > first), report);
 }
 

@@ -167,9 +167,10 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   void after_step(std::int64_t step, const vit::VisionTransformer& params,
                   Report& report) override {
     if (!train_ || (step + 1) % steps_per_epoch_ != 0) return;
+    const std::int64_t epoch = (step + 1) / steps_per_epoch_;
+    if (epochs_.empty()) first_epoch_ = epoch;
     const Evaluation found = evaluate(params, *validation_, flags_.batch, mesh_);
-    report.line(text_of("epoch " + std::to_string((step + 1) / steps_per_epoch_), found) +
-                " on the validation images");
+    report.line(text_of("epoch " + std::to_string(epoch), found) + " on the validation images");
     report.scalar("validation/loss", found.loss, step);
     report.scalar("validation/accuracy", found.accuracy, step);
     epochs_.push_back({{"validation_loss", found.loss}, {"validation_accuracy", found.accuracy}});
@@ -180,6 +181,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     const Evaluation found = evaluate(params, *test_, flags_.batch, mesh_);
     report.line(text_of("test", found));
     extra["epochs"] = epochs_;
+    extra["first_epoch"] = first_epoch_;
     extra["test_loss"] = found.loss;
     extra["test_accuracy"] = found.accuracy;
     extra["steps_per_epoch"] = steps_per_epoch_;
@@ -222,6 +224,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   std::optional<data::Dataset> validation_, test_;
   std::int64_t num_train_ = 0, steps_per_epoch_ = 0;
   nlohmann::json epochs_ = nlohmann::json::array();
+  std::int64_t first_epoch_ = 1;  // the number of the first of epochs_
 };
 
 void add_vit_flags(Command& command, VitFlags& flags) {

@@ -52,13 +52,22 @@ Series numbers_of(const json& list, const char* member, double first, double sca
   return series;
 }
 
+/// The step or epoch with which the curve begins. It is not the first one if the run continued an
+/// earlier run.
+double first_of(const json& report, const char* name, double otherwise) {
+  const json first = report.value(name, json());
+  return first.is_number() ? first.get<double>() : otherwise;
+}
+
 Series series_of(const PlotFlags& flags, const std::string& path) {
   const json report = report_of(path);
-  if (flags.what == "loss") return numbers_of(report["losses"], "", 0, 1);
+  if (flags.what == "loss") {
+    return numbers_of(report["losses"], "", first_of(report, "first_step", 0), 1);
+  }
   const bool is_accuracy = flags.what == "accuracy";
-  Series series =
-      numbers_of(report.value("epochs", json::array()),
-                 is_accuracy ? "validation_accuracy" : "validation_loss", 1, is_accuracy ? 100 : 1);
+  Series series = numbers_of(report.value("epochs", json::array()),
+                             is_accuracy ? "validation_accuracy" : "validation_loss",
+                             first_of(report, "first_epoch", 1), is_accuracy ? 100 : 1);
   if (!series.y.empty()) return series;
   throw UserError({.what = "plot: the run has no validation",
                    .found = path + " without epochs",
