@@ -106,6 +106,33 @@ TEST_F(Resume, OtherFlagsThatChangeNumbersAreTold) {
   }
 }
 
+/// What an optimiser stores is part of the checkpoint, so a run cannot continue with another one.
+TEST_F(Resume, OtherStatesOfTheOptimizerAreRefused) {
+  ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
+  struct Change {
+    std::string flags, before, now;
+  };
+  const std::vector<Change> changes = {
+      {"--optimizer sgd", "--optimizer adam", "--optimizer sgd"},
+      {"--accumulate 2", "--accumulate 1", "--accumulate 2"},
+      {"--optimizer momentum --clip 1", "no --clip, --optimizer adam",
+       "--clip 1.0, --optimizer momentum"}};
+  for (const Change& change : changes) {
+    const Ended run = tessera(kMlp + "--steps 4 --resume " + change.flags);
+    EXPECT_EQ(run.exit_code, 1);
+    const std::string error =
+        "tessera: --resume: the checkpoint has the state of another optimiser\n"
+        "  found:  saved/step_00000002: " +
+        change.before +
+        "\n"
+        "  wanted: " +
+        change.now +
+        "\n"
+        "  cure:   use the optimiser flags of the checkpoint, or choose another folder\n";
+    EXPECT_NE(run.err.find(error), std::string::npos) << run.err;
+  }
+}
+
 TEST_F(Resume, TheSameFlagsAreNotTold) {
   ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
   const Ended run = tessera(kMlp + "--steps 4 --resume");

@@ -1,7 +1,10 @@
 #include "checkpoints.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
@@ -104,6 +107,51 @@ void compare_flags(const std::string& path, const json& saved, const json& now) 
 }
 
 }  // namespace
+
+namespace {
+
+/// The flags of the optimiser whose values in `a` are not those in `b`: `--optimizer sgd, no
+/// --clip`.
+std::string optimizer_flags(const json& a, const json& b) {
+  json all = a;
+  all.update(b);
+  std::string text;
+  for (const auto& [name, unused] : all.items()) {
+    const json value = a.value(name, json());
+    if (value == b.value(name, json())) continue;
+    std::string flag = "--" + (name == "name" ? "optimizer" : name);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    text += text.empty() ? "" : ", ";
+    if (value.is_null()) text += "no ";
+    text += flag;
+    if (value.is_string()) text += " " + value.get<std::string>();
+    if (value.is_number()) text += " " + value.dump();
+  }
+  return text;
+}
+
+}  // namespace
+
+void Checkpoints::check_optimizer(const std::vector<checkpoint::NamedArray>& wanted) const {
+  const std::string path = checkpoint::step_path(flags_.checkpoint, *resumed_);
+  const checkpoint::CheckpointInfo info = checkpoint::read_info(path);
+  const auto flags = info.metadata.find("flags");
+  if (flags == info.metadata.end()) return;  // older checkpoints have no flags
+  const json saved = json::parse(flags->second, nullptr, false);
+  const json before = saved.is_object() ? saved.value("optimizer", json()) : json();
+  const json now = json::parse(metadata_.at("flags"))["optimizer"];
+  if (!before.is_object() || before == now) return;
+  std::set<std::pair<std::string, std::string>> found;
+  std::set<std::pair<std::string, std::string>> needed;
+  for (const checkpoint::SavedArray& item : info.arrays)
+    found.emplace(item.name, to_string(item.type));
+  for (const auto& [name, x] : wanted) needed.emplace(name, to_string(x.type()));
+  if (found == needed) return;
+  throw UserError({.what = "--resume: the checkpoint has the state of another optimiser",
+                   .found = path + ": " + optimizer_flags(before, now),
+                   .wanted = optimizer_flags(now, before),
+                   .cure = "use the optimiser flags of the checkpoint, or choose another folder"});
+}
 
 void Checkpoints::check_run(std::int64_t step) {
   const std::string path = checkpoint::step_path(flags_.checkpoint, step);

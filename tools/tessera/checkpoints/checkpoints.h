@@ -32,6 +32,7 @@ class Checkpoints {
   const std::optional<double>& last_loss() const { return last_loss_; }
   template <typename State>
   State restore(const State& shapes, const Shardings& shardings, Report& report) {
+    check_optimizer(checkpoint::named_arrays(shapes));
     report.line("resume     step " + std::to_string(*resumed_) + " of " + flags_.checkpoint);
     return saved_->restore(*resumed_, shapes, shardings, {}, std::source_location());
   }
@@ -72,6 +73,9 @@ class Checkpoints {
 
  private:
   void check_run(std::int64_t step);
+  /// Throws UserError if the flags of the optimiser have changed and `wanted`, the arrays of the
+  /// state, are not those that were saved.
+  void check_optimizer(const std::vector<checkpoint::NamedArray>& wanted) const;
   void keep_last_good();
   /// Notes that the state before this step has led to a finite loss.
   void found_good(std::int64_t step);
