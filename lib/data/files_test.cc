@@ -190,6 +190,20 @@ TEST(Npy, IsWrittenAsNumpyWritesIt) {
   }
 }
 
+/// NumPy saves a transposed array in column-major order.
+TEST(Npy, ReadsColumnMajorArrays) {
+  const Array x = reshape(arange(24), {2, 3, 4});
+  const std::string rows = npy_bytes(x);
+  // The transpose of the reversed shape has the same elements in memory.
+  std::string columns = npy_bytes(transpose(x, {2, 1, 0}));
+  columns.replace(columns.find("(4, 3, 2)"), 9, "(2, 3, 4)");
+  columns.replace(columns.find("False, "), 7, "True,  ");
+  EXPECT_EQ(npy_bytes(read_npy(written("x.npy", columns))), rows);
+  EXPECT_EQ(
+      std::get<std::vector<std::int32_t>>(record(npy(written("y.npy", columns)), 1)[0].values),
+      std::get<std::vector<std::int32_t>>(record(npy(written("z.npy", rows)), 1)[0].values));
+}
+
 TEST(Zip, PutsFieldsTogether) {
   const json& npys = data_golden().at("npys");
   const Dataset images = npy(written("images.npy", from_hex(npys[0].at("bytes"))));

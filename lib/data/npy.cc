@@ -16,7 +16,7 @@ const NpyReader& reader() {
       .types = {"|u1", "<i4", "<f4"},
       .least_rank = 1,
       .takes_empty = false,
-      .wanted = "a row-major array of |u1, <i4 or <f4 with at least one dimension",
+      .wanted = "an array of |u1, <i4 or <f4 with at least one dimension",
       .cure = "write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\""};
   return one;
 }

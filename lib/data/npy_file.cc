@@ -39,24 +39,35 @@ class HeaderParser {
                      .shape = {},
                      .begin = begin + size};
     if (std::find(reader_.types.begin(), reader_.types.end(), header.type) == reader_.types.end()) {
-      fail(begin, "the type `" + header.type.substr(0, 32) + "`");
+      fail(begin, "the type `" + header.type.substr(0, 32) + "`", cure_of_type(header.type));
     }
-    if (text.find("'fortran_order': False") == std::string_view::npos) {
-      fail(begin, "an array that is not row-major");
+    is_column_major_ = text.find("'fortran_order': True") != std::string_view::npos;
+    if (!is_column_major_ && text.find("'fortran_order': False") == std::string_view::npos) {
+      fail(begin, "no order of the elements");
     }
     if (text.find("'shape':") == std::string_view::npos) fail(10, "no shape");
     header.shape = shape_of(between(text, "'shape':", '(', ')'));
-    if (header.shape.size() < reader_.least_rank) fail(10, "no shape");
+    if (header.shape.size() < reader_.least_rank) {
+      fail(10, "a single number", "write it with numpy.save(path, numpy.atleast_1d(array))");
+    }
     check_size(header);
     return header;
   }
 
+  bool is_column_major() const { return is_column_major_; }
+
  private:
-  [[noreturn]] void fail(std::uint64_t offset, const std::string& found) const {
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& found,
+                         const std::string& cure = "write the file again with NumPy") const {
     throw UserError({.what = "npy: the file cannot be read as an array",
                      .found = at_byte(path_, offset, found),
                      .wanted = reader_.wanted,
-                     .cure = reader_.cure});
+                     .cure = cure});
+  }
+
+  std::string cure_of_type(const std::string& type) const {
+    const bool is_complex = type.starts_with("<c") || type.starts_with(">c");
+    return is_complex ? "save two arrays: array.real and array.imag" : reader_.cure;
   }
 
   /// The text between the first `from` after the key and the next `to`; empty if one is missing.
@@ -79,9 +90,12 @@ class HeaderParser {
       if (word.empty()) continue;
       std::int64_t extent = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
-      if (error != std::errc() || end != word.data() + word.size() ||
-          extent < (reader_.takes_empty ? 0 : 1) || extent > std::int64_t{1} << 40U) {
+      if (error != std::errc() || end != word.data() + word.size() || extent < 0 ||
+          extent > std::int64_t{1} << 40U) {
         fail(10, "an invalid size `" + std::string(word.substr(0, 32)) + "`");
+      }
+      if (extent == 0 && !reader_.takes_empty) {
+        fail(10, "an array without elements", "save an array whose sizes are all 1 or more");
       }
       shape.push_back(extent);
     }
@@ -104,7 +118,22 @@ class HeaderParser {
   const std::vector<std::uint8_t>& bytes_;
   const std::string& path_;
   const NpyReader& reader_;
+  bool is_column_major_ = false;
 };
+
+/// The elements of a column-major array, each of `size` bytes, in row-major order.
+std::vector<std::uint8_t> row_major(const std::uint8_t* from, const Shape& shape,
+                                    std::size_t size) {
+  std::vector<std::uint8_t> result(static_cast<std::size_t>(num_elements(shape)) * size);
+  Shape index(shape.size(), 0);
+  for (std::size_t to = 0; to < result.size(); to += size) {
+    std::int64_t at = 0;
+    for (std::size_t i = shape.size(); i-- > 0;) at = at * shape[i] + index[i];
+    std::memcpy(&result[to], from + static_cast<std::size_t>(at) * size, size);
+    for (std::size_t i = shape.size(); i-- > 0 && ++index[i] == shape[i];) index[i] = 0;
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -115,9 +144,18 @@ const char* npy_type(DType dtype) {
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
-NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
+NpyHeader npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader) {
-  return HeaderParser(bytes, path, reader).parse();
+  HeaderParser parser(bytes, path, reader);
+  NpyHeader header = parser.parse();
+  if (parser.is_column_major()) {
+    const auto size = static_cast<std::size_t>(header.type.back() - '0');
+    const std::vector<std::uint8_t> elements =
+        row_major(bytes.data() + header.begin, header.shape, size);
+    std::copy(elements.begin(), elements.end(),
+              bytes.begin() + static_cast<std::ptrdiff_t>(header.begin));
+  }
+  return header;
 }
 
 Array read_npy(const std::string& path) {
@@ -125,7 +163,7 @@ Array read_npy(const std::string& path) {
     NpyReader all{.types = {},
                   .least_rank = 0,
                   .takes_empty = false,
-                  .wanted = "a row-major array of bool, integers or floats, in little-endian order",
+                  .wanted = "an array of bool, integers or floats, in little-endian order",
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "
                       "other types"};
@@ -134,7 +172,7 @@ Array read_npy(const std::string& path) {
     }
     return all;
   }();
-  const std::vector<std::uint8_t> bytes =
+  std::vector<std::uint8_t> bytes =
       read_file(path, "npy", "a readable .npy file", "check the path");
   const NpyHeader header = npy_header(bytes, path, reader);
   const DType dtype = *std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),

@@ -22,13 +22,13 @@ struct NpyReader {
   std::size_t least_rank = 0;
   bool takes_empty = false;  // arrays without elements
   std::string wanted;
-  std::string cure;
+  std::string cure;  // for another type
 };
 
-/// The header of a file whose complete content is `bytes`. Throws UserError for a type that the
-/// reader does not accept, an array that is not row-major, and a file with more or fewer elements
-/// than its header says.
-NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
+/// The header of a file whose complete content is `bytes`. Puts column-major elements in row-major
+/// order. Throws UserError for a type that the reader does not accept, and for a file with more or
+/// fewer elements than its header says.
+NpyHeader npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
                      const NpyReader& reader);
 
 /// The element type as headers write it: "<f4". bf16, which NumPy does not have, is "|V2", as

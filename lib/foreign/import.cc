@@ -39,8 +39,10 @@ std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& p
   data::NpyReader reader{.types = {"<V2"},  // another name of bf16
                          .least_rank = 0,
                          .takes_empty = true,
-                         .wanted = "row-major arrays of numbers",
-                         .cure = "save copies of the arrays: np.ascontiguousarray(x)"};
+                         .wanted = "arrays of bool, integers or floats, in little-endian order",
+                         .cure =
+                             "save the array as one of these types, for example as "
+                             "array.astype(\"<f4\")"};
   for (const DType dtype : kAllDTypes) reader.types.push_back(data::npy_type(dtype));
   std::vector<Tensor> tensors;
   for (ZipEntry& entry : entries) {

@@ -149,8 +149,39 @@ TEST_F(DataFileErrors, NpyOfAnotherType) {
       caught([] { data::npy("x.npy"); }).text,
       "npy: the file cannot be read as an array\n"
       "  found:  x.npy at byte 10: the type `<f8`\n"
-      "  wanted: a row-major array of |u1, <i4 or <f4 with at least one dimension\n"
+      "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
       "  cure:   write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\"");
+}
+
+TEST_F(DataFileErrors, NpyOfComplexNumbers) {
+  testing::write_file("x.npy", std::string("\x93NUMPY\x01\x00\x3c\x00", 10) +
+                                   "{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }  \n");
+  EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
+            "npy: the file cannot be read as an array\n"
+            "  found:  x.npy at byte 10: the type `<c8`\n"
+            "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
+            "  cure:   save two arrays: array.real and array.imag");
+}
+
+TEST_F(DataFileErrors, NpyOfASingleNumber) {
+  testing::write_file("x.npy", std::string("\x93NUMPY\x01\x00\x3a\x00", 10) +
+                                   "{'descr': '<f4', 'fortran_order': False, 'shape': (), }  \n" +
+                                   std::string(4, '\0'));
+  EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
+            "npy: the file cannot be read as an array\n"
+            "  found:  x.npy at byte 10: a single number\n"
+            "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
+            "  cure:   write it with numpy.save(path, numpy.atleast_1d(array))");
+}
+
+TEST_F(DataFileErrors, NpyThatIsCut) {
+  testing::write_file("x.npy", std::string("\x93NUMPY\x01\x00\x3c\x00", 10) +
+                                   "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }  \n");
+  EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
+            "npy: the file cannot be read as an array\n"
+            "  found:  x.npy at byte 70: 0 bytes of data, 4 in the header\n"
+            "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
+            "  cure:   write the file again with NumPy");
 }
 
 TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
