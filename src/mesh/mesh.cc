@@ -329,6 +329,13 @@ Mesh parse_mesh(const std::string& whole, std::source_location where) {
            .cure = "write for example data=4,model=2"});
     }
     axes.push_back({item.substr(0, equals), size});
+    if (!is_axis_name(axes.back().name)) {
+      throw UserError({.what = "mesh: '" + axes.back().name + "' is not the name of an axis",
+                       .where = Span(where),
+                       .found = "'" + whole + "'",
+                       .wanted = "names of letters, digits and _",
+                       .cure = "write for example data=4,model=2"});
+    }
     begin = end + 1;
   }
   std::vector<std::int64_t> ids;

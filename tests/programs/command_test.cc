@@ -45,7 +45,7 @@ class Commands : public ::testing::Test {
 TEST_F(Commands, ExperimentsMeasureEveryRunAndKeepIt) {
   const std::string command = std::string(
                                   "experiments vit --out out --batches 8,16 --steps 3 "
-                                  "--threads 1 --meshes batch=4,model=2 none ") +
+                                  "--threads 1 --meshes 'batch=4,model=2 none' ") +
                               kSmallVit;
   const CommandOutcome first = run(command);
   ASSERT_EQ(first.exit_code, 0) << first.stderr_text;

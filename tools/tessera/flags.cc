@@ -257,11 +257,11 @@ DType compute_dtype(const TrainFlags& flags) {
   return flags.dtype == "bf16" ? DType::bf16 : DType::f32;
 }
 
-Mesh mesh_of(const std::string& text) {
+Mesh mesh_of(const std::string& text, const std::string& flag) {
   try {
     return parse_mesh(text, std::source_location());
   } catch (const UserError& error) {
-    throw told_of("--mesh", error);
+    throw told_of(flag, error);
   }
 }
 

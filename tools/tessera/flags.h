@@ -77,7 +77,7 @@ nlohmann::json optimizer_config(const TrainFlags& flags);
 /// The same error with a message that names the flag `name` instead of a function.
 UserError told_of(const std::string& name, const UserError& error);
 /// The mesh that --mesh describes; throws UserError.
-Mesh mesh_of(const std::string& text);
+Mesh mesh_of(const std::string& text, const std::string& flag = "--mesh");
 /// Sets threads, grains, numerics, engine, overcommit and dot unit of the library.
 void apply(const TrainFlags& flags);
 /// Runs `body` here or, with --isolated, in one process per device of the mesh.

@@ -72,7 +72,7 @@ std::vector<std::string> words_in(const std::string& text) {
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text.empty() ? "no flags" : text;
+  return text;
 }
 
 std::string launched_by(const std::string& launcher) {
@@ -97,7 +97,8 @@ class Experiments {
   Experiments(ExperimentsFlags flags, std::string model)
       : flags_(std::move(flags)),
         model_(std::move(model)),
-        results_(flags_.out, joined(flags_.words) + launched_by(flags_.launcher)) {
+        results_(flags_.out, (flags_.words.empty() ? "no flags" : joined(flags_.words)) +
+                                 launched_by(flags_.launcher)) {
     for (const std::int64_t batch : flags_.batches) {
       for (const std::string& mesh : flags_.meshes)
         order_.push_back({.mesh = mesh, .batch = batch});
@@ -245,7 +246,9 @@ void run_experiments(ExperimentsFlags flags, const std::vector<const Option*>& t
   }
   check_launcher();
   flags.words = words_of(train_flags);
-  for (const std::string& mesh : flags.meshes) mesh_of(mesh);
+  flags.meshes = words_in(joined(flags.meshes));      // of several words, or of one in quotes
+  if (flags.meshes.empty()) mesh_of("", "--meshes");  // throws
+  for (const std::string& mesh : flags.meshes) mesh_of(mesh, "--meshes");
   Experiments(std::move(flags), "vit").run();
 }
 
