@@ -94,6 +94,24 @@ TEST_F(Commands, ExperimentsLeaveOutWhatDoesNotFit) {
   EXPECT_EQ(runs[1]["steps"], 0);
 }
 
+/// All runs are tried and written, and the exit code tells that some failed.
+TEST_F(Commands, ExperimentsThatFailAreAnError) {
+  const CommandOutcome outcome =
+      run(std::string("experiments vit --out out --batches 8,16 --steps 2 --threads 1 "
+                      "--meshes none --launcher false ") +
+          kSmallVit);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.stderr_text,
+            "tessera: experiments: runs have failed\n"
+            "  found:  mesh_none_batch_8, mesh_none_batch_16\n"
+            "  wanted: runs that end with the exit code 0\n"
+            "  cure:   read their output in out/runs; the same command starts them again\n");
+  const json runs = object_of("out/results.json")["runs"];
+  ASSERT_EQ(runs.size(), 2U);
+  for (const json& one : runs) EXPECT_EQ(one["why"], "failed: exit code 1");
+  EXPECT_TRUE(fs::exists(folder_ / "out/peak_memory.svg"));
+}
+
 TEST_F(Commands, ExperimentsTrainOnFiles) {
   write_cifar_folder(folder_ / "cifar", CifarLayout::binary, 8);
   const CommandOutcome outcome =

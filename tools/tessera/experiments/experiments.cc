@@ -117,9 +117,24 @@ class Experiments {
     }
     tell("\n" + results_.table(order_) + "\n" + results_.path());
     for (const std::string& path : results_.draw(order_, "tessera train " + model_)) tell(path);
+    check_runs();
   }
 
  private:
+  /// Throws UserError if a run has failed. A run that was too large has not failed.
+  void check_runs() const {
+    std::string failed;
+    for (const Experiment& experiment : order_) {
+      if (results_.has_failed(experiment))
+        failed += (failed.empty() ? "" : ", ") + name_of(experiment);
+    }
+    if (failed.empty()) return;
+    throw UserError({.what = "experiments: runs have failed",
+                     .found = failed,
+                     .wanted = "runs that end with the exit code 0",
+                     .cure = "read their output in " + flags_.out +
+                             "/runs; the same command starts them again"});
+  }
   static void tell(const std::string& text) {
     print(text + "\n");
     flush_output();

@@ -75,6 +75,11 @@ const Result* Results::find(const Experiment& experiment) const {
   return result != nullptr && result->outcome == Outcome::done ? result : nullptr;
 }
 
+bool Results::has_failed(const Experiment& experiment) const {
+  const Result* result = any(experiment);
+  return result != nullptr && result->outcome == Outcome::failed;
+}
+
 void Results::add(const Result& result) {
   std::erase_if(results_, [&](const Result& one) { return one.experiment == result.experiment; });
   results_.push_back(result);

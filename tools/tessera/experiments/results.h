@@ -48,6 +48,8 @@ class Results {
   Results(std::string folder, std::string flags);
   /// The result of an experiment that is done; nullptr if it is not.
   const Result* find(const Experiment& experiment) const;
+  /// Whether the experiment was run and failed.
+  bool has_failed(const Experiment& experiment) const;
   /// Adds a result, which replaces an older one of the same experiment, and writes the file.
   void add(const Result& result);
   /// A table with a row for each run, in this order.
