@@ -85,6 +85,24 @@ TEST(Pipeline, HasTheBitsOfATreduceOutsideOfPipelines) {
   expect_same({net, loss, losses}, wanted);
 }
 
+/// The parts are those of one device, so they add up to its peak.
+TEST(Pipeline, ThePlannedMemoryIsThatOfOneDevice) {
+  for (const std::int64_t ranks : {1, 4}) {
+    const MpmdMesh mesh = groups(ranks);
+    const Interleaved1F1B schedule{ranks};
+    const auto step = mpmd_jit_with_loop(
+        [&](Net net, Batch batch) { return step_of(net, batch, schedule); }, mesh);
+    const use_mesh scope(mesh.group_mesh());
+    const Batch batch = device_put(make_batch(4), P{none, "data"});
+    const MemoryPlan plan = step.lower(device_put(make_net(), P{}), batch).compile().memory();
+    ASSERT_EQ(plan.group_peaks.size(), static_cast<std::size_t>(ranks));
+    EXPECT_EQ(plan.peak, *std::max_element(plan.group_peaks.begin(), plan.group_peaks.end()));
+    EXPECT_EQ(plan.arguments + plan.results + plan.temporaries, plan.peak);
+    EXPECT_GT(plan.arguments, 0);
+    EXPECT_GT(plan.temporaries, 0);
+  }
+}
+
 TEST(Pipeline, EqualsAHandWrittenScanWhereNothingIsUsedTwice) {
   const Array w = numbers({kWidth, kWidth}, 3);
   const Array v = numbers({kWidth, kWidth}, 4);

@@ -242,6 +242,26 @@ ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const Part
 
 double CompiledProgram::compile_seconds() const { return program_->seconds; }
 
+namespace {
+
+/// In a pipeline no group has all arguments. The parts are those of a device of the group that
+/// holds most.
+MemoryPlan memory_of_largest_group(const run::Executable& executable) {
+  const std::vector<std::int64_t>& peaks = executable.group_peak_bytes;
+  const auto largest = std::max_element(peaks.begin(), peaks.end());
+  MemoryPlan plan{.peak = *largest, .group_peaks = peaks};
+  const std::vector<ir::ValueId>& inputs = executable.source->inputs;
+  for (const run::HeldBytes& held : executable.held) {
+    if (!held.is_port || held.group != largest - peaks.begin()) continue;
+    const bool is_argument = std::find(inputs.begin(), inputs.end(), held.value) != inputs.end();
+    (is_argument ? plan.arguments : plan.results) += held.bytes;
+  }
+  plan.temporaries = plan.peak - plan.arguments - plan.results;
+  return plan;
+}
+
+}  // namespace
+
 MemoryPlan CompiledProgram::memory() const {
   detail::compile(*program_);
   MemoryPlan plan;
@@ -260,6 +280,7 @@ MemoryPlan CompiledProgram::memory() const {
     return size_bytes(Type{placement.type.dtype, layout.max_tile_shape()});
   };
   const run::Executable& executable = *program_->executable;
+  if (!executable.group_peak_bytes.empty()) return memory_of_largest_group(executable);
   for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
     if (executable.inputs[i].tile_bytes.empty()) continue;
     plan.arguments += tile_bytes(*program_->inputs[i]);
@@ -270,8 +291,6 @@ MemoryPlan CompiledProgram::memory() const {
     if (executable.outputs[*copy].alias < 0) plan.results += tile_bytes(*program_->outputs[i]);
   }
   plan.peak = executable.device_peak_bytes;
-  plan.group_peaks = executable.group_peak_bytes;
-  // In a pipeline no group has all arguments, so the difference may be negative.
   plan.temporaries = std::max<std::int64_t>(0, plan.peak - plan.arguments - plan.results);
   return plan;
 }

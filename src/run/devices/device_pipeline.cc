@@ -31,7 +31,7 @@ void DevicePipeline::plan_memory() {
       if (value < num_inputs) hold(step.group, value);
     }
   }
-  memory_.arguments = *std::max_element(held.begin(), held.end());
+  const std::vector<std::int64_t> arguments = held;
   std::vector<std::int64_t> peaks = held;
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
@@ -50,7 +50,9 @@ void DevicePipeline::plan_memory() {
     }
     peaks[step.group] = std::max(peaks[step.group], held[step.group]);
   }
-  memory_.temporaries = *std::max_element(peaks.begin(), peaks.end()) - memory_.arguments;
+  const auto largest = std::max_element(peaks.begin(), peaks.end());
+  memory_.arguments = arguments[static_cast<std::size_t>(largest - peaks.begin())];
+  memory_.temporaries = *largest - memory_.arguments;
   memory_.group_peaks = std::move(peaks);
 }
 
