@@ -342,7 +342,7 @@ nlohmann::json trained(const std::string& arguments) {
   const CommandOutcome outcome =
       run_command(TESSERA_COMMAND,
                   "train pipeline --d-model 32 --heads 4 --seq 8 --layers 4 --batch 8 "
-                  "--microbatches 4 --stages 4 --progress off --json - " +
+                  "--microbatches 4 --progress off --json - " +
                       arguments,
                   "", fs::temp_directory_path());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
@@ -357,9 +357,9 @@ TEST(IsolatedPipeline, TheCommandTrainsSavesAndRecords) {
   fs::create_directories(folder);
   const nlohmann::json wanted = trained("--mesh none --steps 3");
   const std::string saved = " --checkpoint " + (folder / "run").string();
-  trained("--mesh stage=4 --isolated --threads 2 --steps 2" + saved);
+  trained("--mesh stage=4 --stages 4 --isolated --threads 2 --steps 2" + saved);
   const std::string picture = (folder / "step.svg").string();
-  const std::string flags = "--mesh stage=2,fsdp=2 --schedule ZBV --steps 3";
+  const std::string flags = "--mesh stage=2,fsdp=2 --stages 4 --schedule ZBV --steps 3";
   const nlohmann::json found =
       trained(flags + " --isolated --resume --timeline " + picture + saved);
   EXPECT_EQ(found["params_hash"], wanted["params_hash"]);

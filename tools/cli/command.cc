@@ -120,6 +120,10 @@ Option* Command::add_flag(const std::string& name, bool& value, const std::strin
   return state_->wrapped(state_->app->add_flag(name, value, help));
 }
 
+Option* Command::option(const std::string& name) {
+  return state_->wrapped(state_->app->get_option(name));
+}
+
 void Command::remove_option(const std::string& name) {
   CLI::Option* option = state_->app->get_option(name);
   state_->options.erase(option);

@@ -75,6 +75,8 @@ class Command {
   Option* add_option(const std::string& name, std::vector<std::int64_t>& values,
                      const std::string& help);
   Option* add_flag(const std::string& name, bool& value, const std::string& help);
+  /// An option that was added before.
+  Option* option(const std::string& name);
   void remove_option(const std::string& name);
   std::vector<const Option*> get_options() const;
   /// How many times the flag `name` was given.

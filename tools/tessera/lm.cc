@@ -240,7 +240,8 @@ void add_lm_flags(Command& command, LmFlags& flags) {
   size("--layers", flags.model.layers, "transformer blocks");
   size("--d-ff", flags.model.d_ff, "width of the hidden layer of a block");
   add_path(command, flags.text, "--text", "train on the bytes of this file; implies --causal",
-           "/usr/share/common-licenses/GPL-3");
+           "/usr/share/common-licenses/GPL-3")
+      ->excludes(command.option("--vocab"));
   Option* causal = command
                        .add_flag("--causal", flags.causal,
                                  "each position attends only to itself and earlier ones")

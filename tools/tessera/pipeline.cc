@@ -65,10 +65,13 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     check_timeline();
     check_search();
     check_engine();
-    if (flags_.schedule.empty()) return;
-    const std::int64_t groups = groups_ ? groups_->mpmd_dim() : 1;
     const StagesFlag stages = stages_of(flags_.stages);
-    is_cut_ = groups_ && stages.is_cut;
+    if (!groups_) {
+      check_one_program();
+      return;
+    }
+    const std::int64_t groups = groups_->mpmd_dim();
+    is_cut_ = stages.is_cut;
     set_stages(stages.count == 0 ? groups : stages.count);
     plan_.emplace(PlanOptions{
         .schedule = flags_.schedule,
@@ -179,6 +182,19 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
 
   bool has_timeline() const { return !flags_.timeline.empty(); }
+
+  /// Throws UserError for flags that only groups of devices can follow.
+  void check_one_program() const {
+    const bool has_schedule = !flags_.schedule.empty();
+    if (!has_schedule && flags_.stages.empty()) return;
+    const std::string flag = has_schedule ? "--schedule" : "--stages";
+    throw UserError(
+        {.what = flag + ": the mesh has no groups of devices, each of which runs some stages",
+         .found = flag + " " + (has_schedule ? flags_.schedule : flags_.stages) + " and --mesh " +
+                  flags_.mesh,
+         .wanted = "a mesh with an axis named stage",
+         .cure = "write for example --mesh stage=4, or leave out " + flag});
+  }
 
   void check_timeline() const {
     const bool is_known = flags_.timeline.ends_with(".svg") || flags_.timeline.ends_with(".json");

@@ -139,6 +139,15 @@ ScheduleTasks tasks_of_file(const Command& command, ScheduleFlags& flags) {
   return std::move(file.list);
 }
 
+/// Throws UserError if the memory is limited but no schedule is searched within the limit.
+void check_limit(const ScheduleFlags& flags) {
+  if (flags.memory_limit.empty() || flags.schedule == "auto") return;
+  throw UserError({.what = "--memory-limit: the limit needs a search for a schedule",
+                   .found = "the schedule " + flags.schedule,
+                   .wanted = "the schedule auto",
+                   .cure = "write tessera schedule auto, or leave out --memory-limit"});
+}
+
 ScheduleTasks tasks_of_name(const ScheduleFlags& flags, const ScheduleCosts& costs) {
   const std::source_location nowhere;
   if (flags.schedule != "auto") {
@@ -199,6 +208,7 @@ void print_schedule(const Command& command, ScheduleFlags flags) {
   } else {
     check_name(flags.schedule);
   }
+  check_limit(flags);
   if (flags.ranks == 0) flags.ranks = flags.stages;
   const ScheduleCosts costs = costs_of(flags);
   if (!is_file) tasks = tasks_of_name(flags, costs);

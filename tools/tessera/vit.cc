@@ -240,7 +240,8 @@ void add_vit_flags(Command& command, VitFlags& flags) {
   add_path(command, flags.data, "--data",
            "a folder with the files of CIFAR-10, in their binary or Python layout", "cifar-10");
   add_whole_number(command, flags.epochs,
-                   {.name = "--epochs", .text = "passes over the training images"});
+                   {.name = "--epochs", .text = "passes over the training images"})
+      ->excludes(command.option("--steps"));
   command.add_flag("--no-flip", flags.no_flip, "do not mirror training images at random")
       ->disable_flag_override();
   command
