@@ -193,16 +193,22 @@ void export_file(const Export& work, const std::string& name,
   file.sync();
 }
 
-/// The arrays below `subtree`, with names relative to it; all arrays if it is empty.
+/// The arrays below `subtree`, with names relative to it, or the array at this path, with the last
+/// part of its name; all arrays if it is empty.
 std::vector<std::pair<std::string, const IndexedArray*>> below(const Index& index,
-                                                               const std::string& subtree,
+                                                               std::string subtree,
                                                                const std::string& path,
                                                                const std::source_location& where) {
+  while (subtree.ends_with('/')) subtree.pop_back();
   std::vector<std::pair<std::string, const IndexedArray*>> arrays;
   for (const IndexedArray& array : index.arrays) {
-    if (subtree.empty()) arrays.emplace_back(array.name, &array);
-    if (!subtree.empty() && array.name.starts_with(subtree + "/"))
+    if (subtree.empty()) {
+      arrays.emplace_back(array.name, &array);
+    } else if (array.name.starts_with(subtree + "/")) {
       arrays.emplace_back(array.name.substr(subtree.size() + 1), &array);
+    } else if (array.name == subtree) {
+      arrays.emplace_back(subtree.substr(subtree.rfind('/') + 1), &array);
+    }
   }
   if (!arrays.empty()) return arrays;
   throw UserError({.what = "export_checkpoint: the checkpoint has no arrays at this path",

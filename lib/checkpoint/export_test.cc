@@ -160,6 +160,20 @@ TEST(Export, WritesWholeArraysWithAnIndex) {
   EXPECT_TRUE(has_same_bits(found, sample_tree()));
 }
 
+TEST(Export, TakesFoldersAndSingleArrays) {
+  const std::string folder = test_folder();
+  save(folder + "/saved", Tree{{"params/layer/w", ones({2})}, {"params/n", scalar(7)}});
+  const auto names = [&](const std::string& subtree) {
+    fs::remove_all(folder + "/to");
+    export_checkpoint(folder + "/saved", folder + "/to", {.subtree = subtree});
+    std::vector<std::string> found;
+    for (const NamedArray& item : read_safetensors(folder + "/to")) found.push_back(item.name);
+    return found;
+  };
+  EXPECT_EQ(names("params/"), (std::vector<std::string>{"layer/w", "n"}));
+  EXPECT_EQ(names("params/layer/w"), std::vector<std::string>{"w"});
+}
+
 TEST(Export, WritesAFolderOfZarrArrays) {
   const std::string folder = test_folder();
   save(folder + "/saved", Tree{{"a/w", array<float>({1, 2, 3, 4}, {2, 2})}, {"n", scalar(7)}});

@@ -154,8 +154,9 @@ void add_checkpoint(Command& app) {
              {"safetensors", "orbax", "npz", "torch", "msgpack"},
              "whole arrays in safetensors files with an index, a folder that Orbax can restore, or "
              "a file for np.load, torch.load or Flax");
-  to_convert->add_option("--subtree", flags->subtree,
-                         "convert only the arrays below this path, for example params");
+  to_convert->add_option(
+      "--subtree", flags->subtree,
+      "convert only the arrays below this path, or the one at it, for example params");
 }
 
 }  // namespace tessera::cli
