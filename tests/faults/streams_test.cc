@@ -116,6 +116,20 @@ TEST_F(Streams, AReportThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(names("."), (std::vector<std::string>{"err", "out", "run.json"}));
 }
 
+/// The error tells why a picture cannot be written.
+TEST_F(Streams, APictureThatCannotBeWrittenLeavesTheOldOne) {
+  ASSERT_EQ(tessera(kMlp + "--mesh none --steps 3 --json run.json").exit_code, 0);
+  for (const std::string name : {"loss.svg", "loss.png"}) {
+    const std::string command = "plot run.json --out " + name;
+    ASSERT_EQ(tessera(command).exit_code, 0);
+    const std::string before = text(name);
+    const Ended run = shell("ulimit -f 1; \"$TESSERA\" " + command);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err, "tessera: fault: --out: cannot write " + name + ": File too large\n");
+    EXPECT_EQ(text(name), before);
+  }
+}
+
 /// The permissions and links of the old file stay. If the path is not a regular file, it is written
 /// in place.
 TEST_F(Streams, AReportKeepsWhatItsPathIs) {

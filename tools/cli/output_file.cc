@@ -64,6 +64,30 @@ void cannot_write(const std::string& flag, const std::string& path, int reason) 
                    .cure = cure_of(path, reason)});
 }
 
+namespace {
+
+/// A file that is written under a temporary name in the same folder and moved to its path by
+/// commit(), unless its destination is written in place.
+class OutputFile {
+ public:
+  /// Creates the temporary file. Messages begin with `flag`. Throws UserError if no file can be
+  /// written at this path.
+  OutputFile(std::string flag, const std::string& path);
+  /// Removes the temporary file if it was not committed.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// The path to write to.
+  const std::string& place() const { return place_; }
+  /// Flushes the file to the disk and moves it to its path. Throws as cannot_write() does.
+  void commit();
+
+ private:
+  std::string flag_, path_, place_;
+  bool is_in_place_ = false;
+};
+
 OutputFile::OutputFile(std::string flag, const std::string& path) : flag_(std::move(flag)) {
   if (path.empty() || path.back() == '/') cannot_write(flag_, path, path.empty() ? ENOENT : EISDIR);
   const checkpoint::Destination to = checkpoint::destination_of(path);
@@ -107,6 +131,8 @@ void OutputFile::commit() {
     cannot_write(flag_, path_, errno);
   }
 }
+
+}  // namespace
 
 void write_file(const std::string& flag, const std::string& path, const std::string& text) {
   OutputFile target(flag, path);

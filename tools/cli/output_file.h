@@ -5,29 +5,8 @@
 
 namespace tessera::cli {
 
-/// A file that is written under a temporary name in the same folder and moved to its path by
-/// commit(). What is not a regular file, such as /dev/stdout or a pipe, is written directly.
-class OutputFile {
- public:
-  /// Creates the temporary file. Messages begin with `flag`. Throws UserError if no file can be
-  /// written at this path.
-  OutputFile(std::string flag, const std::string& path);
-  /// Removes the temporary file if it was not committed.
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  /// The path to write to.
-  const std::string& place() const { return place_; }
-  /// Flushes the file to the disk and moves it to its path. Throws as cannot_write() does.
-  void commit();
-
- private:
-  std::string flag_, path_, place_;
-  bool is_in_place_ = false;
-};
-
 /// Writes a file. If it cannot be written, leaves the old file and throws as cannot_write() does.
+/// Follows links. What is not a regular file, such as /dev/stdout or a pipe, is written in place.
 void write_file(const std::string& flag, const std::string& path, const std::string& text);
 /// Throws as cannot_write() does if the file cannot be written. Does not change the file.
 void check_writable(const std::string& flag, const std::string& path);

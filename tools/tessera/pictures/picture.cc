@@ -12,7 +12,7 @@ namespace tessera::cli {
 struct Picture::Page {
   std::string flag;
   std::string path;
-  std::unique_ptr<OutputFile> file;
+  std::string bytes;  // of the file
   bool is_svg;
   cairo_surface_t* surface;
   cairo_t* pen;
@@ -22,6 +22,15 @@ namespace {
 
 bool ends_with(const std::string& path, const std::string& end) {
   return path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+}
+
+cairo_status_t append(void* bytes, const unsigned char* data, unsigned int length) {
+  try {
+    static_cast<std::string*>(bytes)->append(reinterpret_cast<const char*>(data), length);
+    return CAIRO_STATUS_SUCCESS;
+  } catch (const std::bad_alloc&) {
+    return CAIRO_STATUS_NO_MEMORY;
+  }
 }
 
 }  // namespace
@@ -48,18 +57,19 @@ Picture::Picture(const std::string& flag, const std::string& path, double width,
                      .wanted = "a name that ends in .png or .svg",
                      .cure = "write for example " + flag + " grid.png"});
   }
-  auto file = std::make_unique<OutputFile>(flag, path);
-  const std::string place = file->place();
-  cairo_surface_t* surface =
-      is_svg ? cairo_svg_surface_create(place.c_str(), width, height)
-             : cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(width),
-                                          static_cast<int>(height));
+  check_writable(flag, path);
   page_ = std::make_unique<Page>(Page{.flag = flag,
                                       .path = path,
-                                      .file = std::move(file),
+                                      .bytes = {},
                                       .is_svg = is_svg,
-                                      .surface = surface,
-                                      .pen = cairo_create(surface)});
+                                      .surface = nullptr,
+                                      .pen = nullptr});
+  // Cairo draws into memory: it does not tell why a file cannot be written.
+  page_->surface = is_svg
+                       ? cairo_svg_surface_create_for_stream(append, &page_->bytes, width, height)
+                       : cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(width),
+                                                    static_cast<int>(height));
+  page_->pen = cairo_create(page_->surface);
   cairo_set_source_rgb(page_->pen, 1, 1, 1);
   cairo_paint(page_->pen);
 }
@@ -155,10 +165,10 @@ void Picture::write() {
     cairo_surface_finish(page_->surface);
     if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(page_->surface);
   } else if (status == CAIRO_STATUS_SUCCESS) {
-    status = cairo_surface_write_to_png(page_->surface, page_->file->place().c_str());
+    status = cairo_surface_write_to_png_stream(page_->surface, append, &page_->bytes);
   }
-  if (status == CAIRO_STATUS_SUCCESS) return page_->file->commit();
-  throw RuntimeFault(page_->flag + ": cannot write " + page_->path + ": " +
+  if (status == CAIRO_STATUS_SUCCESS) return write_file(page_->flag, page_->path, page_->bytes);
+  throw RuntimeFault(page_->flag + ": cannot draw " + page_->path + ": " +
                      cairo_status_to_string(status));
 }
 
