@@ -106,7 +106,9 @@ Option* check_whole_number(Option* option, const WholeNumber& flag, const std::s
     std::int64_t number = 0;
     const bool is_number = read_number(word, number);
     if (is_number && number >= flag.least && number <= flag.most) return {};
-    const bool is_bounded = flag.most < std::numeric_limits<std::int64_t>::max();
+    double found = 0;
+    const bool is_above = !is_number && read_number(word, found) && found >= 0x1p63;
+    const bool is_bounded = is_above || flag.most < std::numeric_limits<std::int64_t>::max();
     const std::string range =
         is_bounded ? "from " + std::to_string(flag.least) + " to " + std::to_string(flag.most)
                    : "of at least " + std::to_string(flag.least);
