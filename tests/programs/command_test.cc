@@ -256,12 +256,14 @@ TEST_F(Commands, DevicesAreThoseOfTheMesh) {
   EXPECT_GT(devices["free_memory_bytes"], 0);
 }
 
-/// What a command writes to a terminal that has so many columns.
-std::string on_terminal(unsigned short columns, const std::vector<const char*>& words) {
+/// What a command writes to a terminal of this kind that has so many columns.
+std::string on_terminal(unsigned short columns, const std::vector<const char*>& words,
+                        const char* kind = "xterm") {
   winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
+    setenv("TERM", kind, 1);
     std::vector<char*> arguments;
     for (const char* word : words) arguments.push_back(const_cast<char*>(word));
     arguments.push_back(nullptr);
@@ -287,6 +289,9 @@ TEST(ProgressBar, FitsTheTerminal) {
   EXPECT_NE(text.find(" rows/s  "), std::string::npos) << text;
   EXPECT_NE(text.find(" left"), std::string::npos) << text;
   EXPECT_NE(text.find("\r\033[Kstep 0011  loss "), std::string::npos) << text;
+  const std::string dumb = on_terminal(100, words, "dumb");
+  EXPECT_NE(dumb.find("step 0011  loss "), std::string::npos) << dumb;
+  EXPECT_EQ(dumb.find('\033'), std::string::npos) << dumb;
   for (const unsigned short columns : {std::uint16_t{20}, std::uint16_t{60}}) {
     const std::string narrow = on_terminal(columns, words);
     for (std::size_t at = narrow.find("\033[K"); at != std::string::npos;

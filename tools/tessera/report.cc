@@ -4,10 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <string_view>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -52,6 +54,13 @@ std::string table(const std::vector<Row>& rows) {
 
 namespace {
 
+/// Whether standard error is a terminal that can erase a line.
+bool can_redraw() {
+  const char* terminal = std::getenv("TERM");
+  const bool is_dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
+  return isatty(STDERR_FILENO) != 0 && !is_dumb;
+}
+
 /// Checks the output paths before the run, so that a run of hours does not fail at its end because
 /// of a wrong path. All processes check them, so that all of them end with the same error.
 void check_paths(const TrainFlags& flags) {
@@ -67,8 +76,7 @@ Report::Report(const TrainFlags& flags, StepWork work)
     : flags_(flags), work_(std::move(work)), is_first_(process_index() == 0) {
   check_paths(flags);
   if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
-  if (is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0)
-    progress_.emplace(flags.steps, work_);
+  if (is_first_ && flags.progress == "auto" && can_redraw()) progress_.emplace(flags.steps, work_);
 }
 
 std::string size_text(std::int64_t bytes) {
