@@ -244,6 +244,16 @@ TEST_F(Commands, TensorBoardGetsTheLossesOfTheReport) {
     EXPECT_NE(events.find(other), std::string::npos) << other;
 }
 
+/// printf would show the sign of a NaN.
+TEST_F(Commands, ALossThatIsNotANumberHasNoSign) {
+  const CommandOutcome outcome =
+      run("train mlp --depth 16 --layers 2 --batch 8 --mesh none --threads 1 --steps 6 "
+          "--optimizer sgd --lr 1e29 --allow-nan");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+  EXPECT_NE(outcome.stdout_text.find("loss nan\n"), std::string::npos) << outcome.stdout_text;
+  EXPECT_EQ(outcome.stdout_text.find("-nan"), std::string::npos) << outcome.stdout_text;
+}
+
 TEST_F(Commands, DevicesAreThoseOfTheMesh) {
   const CommandOutcome outcome = run("devices --mesh a=2,b=3 --threads 3 --json devices.json");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.stderr_text;

@@ -214,7 +214,7 @@ class LmJob final : public Job<lm::LM, Array> {
     const double loss = held_out_loss(params, *corpus_->held_out, flags_.batch, mesh_);
     char line[96];
     std::snprintf(line, sizeof(line), "loss       training %.4f, held out %.4f nats per byte",
-                  static_cast<double>(last_loss), loss);
+                  printable(static_cast<double>(last_loss)), printable(loss));
     report.line(line);
     extra["held_out_loss"] = loss;
     if (flags_.sample == 0) return;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "report.h"
+
 namespace tessera::cli {
 
 namespace {
@@ -17,7 +19,7 @@ constexpr std::int64_t kLeastBar = 5;
 
 std::string printed(const char* format, double value) {
   char text[48];
-  std::snprintf(text, sizeof(text), format, value);
+  std::snprintf(text, sizeof(text), format, printable(value));
   return text;
 }
 

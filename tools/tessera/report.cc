@@ -106,9 +106,11 @@ MemoryPlan fullest(const MemoryPlan& own) {
 
 }  // namespace
 
+double printable(double value) { return std::isnan(value) ? std::fabs(value) : value; }
+
 std::string number(const char* format, double value) {
   char text[64];
-  std::snprintf(text, sizeof(text), format, value);
+  std::snprintf(text, sizeof(text), format, printable(value));
   return text;
 }
 
@@ -238,10 +240,8 @@ void Report::end_step(std::int64_t step, float loss) {
   losses_.push_back(loss);
   peak_bytes_ = std::max(peak_bytes_, peak_buffer_bytes());
   if (step % flags_.log_every == 0 || step == flags_.steps - 1) {
-    char text[64];
-    std::snprintf(text, sizeof(text), "step %04lld  loss %.4f", static_cast<long long>(step),
-                  static_cast<double>(loss));
-    line(text);
+    line(number("step %04.0f", static_cast<double>(step)) +
+         number("  loss %.4f", static_cast<double>(loss)));
   }
   if (progress_) progress_->draw(step + 1, loss, data_ms_.back() + step_ms_.back());
   write_scalars(step, loss);

@@ -29,7 +29,9 @@ std::string cell(const std::string& text, std::size_t width);
 /// The rows as lines of aligned columns.
 using Row = std::vector<std::string>;
 std::string table(const std::vector<Row>& rows);
-/// A number in a format of printf.
+/// The number, or a NaN without its sign: the sign means nothing, but printf would print it.
+double printable(double value);
+/// A number in a format of printf, printable.
 std::string number(const char* format, double value);
 
 class Report {

@@ -68,8 +68,8 @@ Evaluation evaluate(const vit::VisionTransformer& params, const data::Dataset& i
 
 std::string text_of(const std::string& name, const Evaluation& found) {
   char text[96];
-  std::snprintf(text, sizeof(text), "%-9s  loss %.4f, accuracy %.2f %%", name.c_str(), found.loss,
-                100 * found.accuracy);
+  std::snprintf(text, sizeof(text), "%-9s  loss %.4f, accuracy %.2f %%", name.c_str(),
+                printable(found.loss), 100 * found.accuracy);
   return text;
 }
 

@@ -187,7 +187,8 @@ class Gpt2Job final : public Job<gpt2::GPT2, Array> {
     char line[120];
     std::snprintf(line, sizeof(line),
                   "loss       training %.4f, held out %.4f nats per token: perplexity %.2f",
-                  static_cast<double>(last_loss), loss, std::exp(loss));
+                  printable(static_cast<double>(last_loss)), printable(loss),
+                  printable(std::exp(loss)));
     report.line(line);
     extra["held_out_loss"] = loss;
     if (flags_.save.empty()) return;
