@@ -45,8 +45,7 @@ class RecordRandom {
   explicit RecordRandom(std::uint64_t key) : key_(key) {}
   std::uint32_t next_u32();
   std::uint64_t next_u64();
-  /// In [0, 1), with 53 bits.
-  double random();
+  double random();  // in [0, 1), with 53 bits
   /// In [low, high]. Throws UserError unless low <= high and high - low fits u32.
   std::int64_t integer(std::int64_t low, std::int64_t high,
                        std::source_location where = std::source_location::current());
@@ -129,8 +128,7 @@ struct Reorder {
 Reorder shuffle(std::int64_t seed, std::source_location where = std::source_location::current());
 Reorder repeat(std::int64_t epochs = endless,
                std::source_location where = std::source_location::current());
-/// The records of one of `num_shards` shards. Throws UserError if there are fewer records than
-/// shards.
+/// One of `num_shards` shards. Throws UserError if there are more shards than records.
 Reorder shard(std::int64_t index, std::int64_t num_shards,
               std::source_location where = std::source_location::current());
 Dataset operator|(const Dataset& dataset, const Reorder& reorder);
@@ -231,14 +229,16 @@ HostArray resized(const HostArray& image, std::int64_t height, std::int64_t widt
 HostArray normalised(const HostArray& image, std::span<const double> means,
                      std::span<const double> deviations);
 
-/// A list of tokens, cut into sequences of equal length.
+/// Tokens, cut into sequences of `length`. Throws UserError unless this divides their number.
 class Tokens {
  public:
-  Tokens(std::vector<std::int32_t> tokens, std::int64_t length);
+  Tokens(std::vector<std::int32_t> tokens, std::int64_t length,
+         std::source_location where = std::source_location::current());
   std::int64_t num_sequences() const;
   std::int64_t length() const { return length_; }
   const std::vector<std::int32_t>& values() const { return tokens_; }
   /// i32 [size, length]: sequences first, first + 1, ..., starting over after the last one.
+  /// Throws UserError if a number is negative, or if there are no sequences.
   Array batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding = {},
               std::source_location where = std::source_location::current()) const;
 

@@ -11,10 +11,31 @@
 
 namespace tessera::data {
 
-Tokens::Tokens(std::vector<std::int32_t> tokens, std::int64_t length)
+namespace {
+
+void check_length(std::int64_t length, const std::source_location& where) {
+  if (length >= 1) return;
+  throw UserError({.what = "Tokens: the length of the sequences is not positive",
+                   .where = where,
+                   .found = std::to_string(length),
+                   .wanted = "1 or more",
+                   .cure = "give the number of tokens of one sequence"});
+}
+
+}  // namespace
+
+Tokens::Tokens(std::vector<std::int32_t> tokens, std::int64_t length, std::source_location where)
     : tokens_(std::move(tokens)), length_(length) {
-  require(length >= 1 && tokens_.size() % static_cast<std::size_t>(length) == 0,
-          "tokens come in whole sequences");
+  check_length(length, where);
+  const std::int64_t rest = std::ssize(tokens_) % length;
+  if (rest == 0) return;
+  throw UserError({.what = "Tokens: the tokens do not divide into whole sequences",
+                   .where = where,
+                   .found = std::to_string(tokens_.size()) + " tokens, and sequences of " +
+                            std::to_string(length),
+                   .wanted = "a number of tokens that is a multiple of the length",
+                   .cure = "leave out the last " + std::to_string(rest) +
+                           ", or add padding to the last sequence"});
 }
 
 std::int64_t Tokens::num_sequences() const {
@@ -23,13 +44,22 @@ std::int64_t Tokens::num_sequences() const {
 
 Array Tokens::batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding,
                     std::source_location where) const {
+  if (first < 0 || size < 0 || (size > 0 && num_sequences() == 0)) {
+    throw UserError({.what = "Tokens: there is no such batch",
+                     .where = where,
+                     .found = "first = " + std::to_string(first) +
+                              ", size = " + std::to_string(size) + " of " +
+                              std::to_string(num_sequences()) + " sequences",
+                     .wanted = "first and size of 0 or more, and at least one sequence to take",
+                     .cure = "count sequences from 0, and give some tokens to the constructor"});
+  }
   const auto fill = [&](const std::vector<IndexRange>& index, std::span<std::byte> elements) {
     const IndexRange columns = index[1];
     const auto bytes =
         static_cast<std::size_t>(columns.limit - columns.start) * sizeof(std::int32_t);
     std::byte* to = elements.data();
     for (std::int64_t i = index[0].start; i < index[0].limit; ++i, to += bytes) {
-      const std::int64_t row = (first + i) % num_sequences();
+      const std::int64_t row = (first % num_sequences() + i) % num_sequences();
       std::memcpy(to, tokens_.data() + row * length_ + columns.start, bytes);
     }
   };
@@ -38,9 +68,10 @@ Array Tokens::batch(std::int64_t first, std::int64_t size, const NamedSharding& 
 
 Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
                      std::int32_t vocab, std::source_location where) {
+  check_length(length, where);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_sequences * length));
   NumpyRandomState(seed).randint_i32(0, vocab, tokens, where);
-  return Tokens(std::move(tokens), length);
+  return Tokens(std::move(tokens), length, where);
 }
 
 Text read_text(const std::string& path, std::int64_t length) {
@@ -71,6 +102,7 @@ Text read_text(const std::string& path, std::int64_t length) {
 }
 
 Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length) {
+  check_length(length, {});
   const std::size_t whole = text.size() / static_cast<std::size_t>(length);
   const auto used = text.first(whole * static_cast<std::size_t>(length));
   return Tokens({used.begin(), used.end()}, length);

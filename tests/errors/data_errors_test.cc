@@ -448,6 +448,38 @@ TEST(TokenErrors, IdThatIsNone) {
             "  cure:   use the vocabulary of the model that made the ids");
 }
 
+TEST(TokenErrors, SequencesOfNoLength) {
+  EXPECT_EQ(caught([] { data::Tokens({1, 2}, 0); }).text,
+            "Tokens: the length of the sequences is not positive\n"
+            "  where:  <this line>\n"
+            "  found:  0\n"
+            "  wanted: 1 or more\n"
+            "  cure:   give the number of tokens of one sequence");
+}
+
+TEST(TokenErrors, LastSequenceIsNotWhole) {
+  EXPECT_EQ(caught([] { data::Tokens({1, 2, 3}, 2); }).text,
+            "Tokens: the tokens do not divide into whole sequences\n"
+            "  where:  <this line>\n"
+            "  found:  3 tokens, and sequences of 2\n"
+            "  wanted: a number of tokens that is a multiple of the length\n"
+            "  cure:   leave out the last 1, or add padding to the last sequence");
+}
+
+TEST(TokenErrors, BatchThatDoesNotExist) {
+  const data::Tokens tokens({1, 2, 3, 4}, 2);
+  EXPECT_EQ(caught([&] { tokens.batch(-3, 3); }).text,
+            "Tokens: there is no such batch\n"
+            "  where:  <this line>\n"
+            "  found:  first = -3, size = 3 of 2 sequences\n"
+            "  wanted: first and size of 0 or more, and at least one sequence to take\n"
+            "  cure:   count sequences from 0, and give some tokens to the constructor");
+  EXPECT_THROW(tokens.batch(0, -2), UserError);
+  const data::Tokens none({}, 4);
+  EXPECT_THROW(none.batch(0, 2), UserError);
+  EXPECT_EQ(none.batch(0, 0).shape(), Shape({0, 4}));
+}
+
 TEST(TokenErrors, MergeOfUnknownTokens) {
   const std::string folder = ::testing::TempDir();
   small_tokenizer();
