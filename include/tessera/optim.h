@@ -3,7 +3,7 @@
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
 // An optimiser is a chain of transformations of gradients. Its result is added to the parameters.
-// Updates and slots are f32, even for bf16 parameters, which are rounded once per update.
+// Updates and slots are f32, or f64 for f64 parameters. Half floats are rounded once per update.
 #pragma once
 
 #include <array>
@@ -125,8 +125,8 @@ class Optimizer {
   /// One parameter in one update.
   struct Leaf {
     const Param& parameter;
-    const Array& count;                // f32[]: the number of this update, from 1
-    const std::vector<Array>& common;  // the result of Rule::common
+    const Array& count;                // the number of this update, from 1; a float scalar
+    const std::vector<Array>& common;  // the result of Rule::common, floats in the update's dtype
     std::vector<Array>& slots;         // in the order of Rule::slots; updated in place
   };
   class Rule {
@@ -182,7 +182,7 @@ Optimizer clip(double most, std::source_location where = std::source_location::c
 /// Scales all updates down to the norm `most` if their joint norm is `most` or more.
 Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
-/// The square root of the sum of squares of all float leaves, added in their order: f32[].
+/// The square root of the sum of squares of all float leaves, added in their order: f32[] or f64[].
 Array global_norm(const std::vector<Array>& leaves);
 
 struct SgdOptions {

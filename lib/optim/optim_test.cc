@@ -185,6 +185,56 @@ TEST(Optimizers, SlotsOfBf16AreF32) {
   }
 }
 
+/// The parameters after some updates, computed in `dtype`, in f64.
+std::vector<std::vector<double>> run_in(DType dtype, const Optimizer& tx) {
+  const auto ramp = [&](Shape shape, double factor) {
+    const std::int64_t size = num_elements(shape);
+    return astype(reshape(sin(astype(arange(size), DType::f32) * factor), shape), dtype);
+  };
+  const auto leaves = [&](double factor) {
+    return std::vector<Array>{ramp({5, 6}, factor), ramp({6}, factor), ramp({6}, -factor)};
+  };
+  const char* const paths[] = {"kernel", "a/bias", "a/scale"};
+  std::vector<Param> params;
+  for (const Array& x : leaves(1.0)) params.emplace_back(x, paths[params.size()]);
+  Trained run{params, tx.init(params), tx};
+  const auto step = jit(updated);
+  for (int i = 0; i < 4; ++i) run = step(run, leaves(2.0 + i));
+  std::vector<std::vector<double>> result;
+  for (const Param& x : run.params) {
+    EXPECT_EQ(x.dtype(), dtype);
+    result.push_back(astype(x, DType::f64).to_vector<double>());
+  }
+  for (const auto& [slot, arrays] : run.state.slots) {
+    for (const Param& x : arrays)
+      EXPECT_EQ(x.dtype(), dtype == DType::f64 ? dtype : DType::f32) << slot;
+  }
+  return result;
+}
+
+TEST(Optimizers, TrainParametersOfEveryFloat) {
+  for (const auto& [name, tx] : cases()) {
+    SCOPED_TRACE(name);
+    const auto wanted = run_in(DType::f32, tx);
+    for (const auto& [dtype, tolerance] :
+         {std::pair(DType::f64, 1e-4), {DType::f16, 0.02}, {DType::bf16, 0.1}}) {
+      SCOPED_TRACE(tessera::name(dtype));
+      const auto found = run_in(dtype, tx);
+      for (std::size_t leaf = 0; leaf < wanted.size(); ++leaf) {
+        for (std::size_t i = 0; i < wanted[leaf].size(); ++i)
+          EXPECT_NEAR(found[leaf][i], wanted[leaf][i], tolerance);
+      }
+    }
+  }
+}
+
+TEST(Optimizers, NormsOfLeavesOfTwoDtypesAreF64) {
+  const Array norm = global_norm({ones({4}), ones({5}, DType::f64), ones({7}, DType::bf16)});
+  EXPECT_EQ(norm.dtype(), DType::f64);
+  EXPECT_EQ(norm.item<double>(), 4.0);
+  EXPECT_EQ(global_norm({ones({4}, DType::f64), ones({5})}).item<double>(), 3.0);
+}
+
 // 0.9 times the smallest subnormal number rounds to that number itself.
 TEST(Optimizers, StateFadesToZeroWithoutGradients) {
   constexpr float kSmall = 3e-18F;  // its square times 0.001 is subnormal

@@ -200,6 +200,11 @@ class Counts {
   std::map<std::int64_t, Array> counts_, dones_, lasts_;
 };
 
+/// A scalar of a rule in the dtype of the update that it changes.
+Array in_dtype(const Array& x, DType dtype) {
+  return is_float(x.dtype()) && x.dtype() != dtype ? astype(x, dtype) : x;
+}
+
 /// One update of all parameters.
 class Update {
  public:
@@ -294,13 +299,16 @@ class Update {
 
   void run_part(std::size_t part, std::size_t i, const std::vector<Array>& common) {
     const std::int64_t every = parts_[part].every;
+    const DType dtype = updates_[i].dtype();
+    std::vector<Array> scalars;
+    for (const Array& x : common) scalars.push_back(in_dtype(x, dtype));
     std::vector<Array> slots;
     for (const Place& place : works_[part].places[i]) {
       slots.push_back(state_.slots.at(place.name)[place.index]);
     }
     updates_[i] = parts_[part].rule->update({.parameter = parameters_[i],
-                                             .count = counts_->count(every),
-                                             .common = common,
+                                             .count = in_dtype(counts_->count(every), dtype),
+                                             .common = scalars,
                                              .slots = slots},
                                             updates_[i]);
     for (std::size_t s = 0; s < slots.size(); ++s) {

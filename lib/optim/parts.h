@@ -30,13 +30,14 @@ class RateRule {
 /// A text that differs for different numbers.
 std::string text(double value);
 
-/// The factor 1 - decay^count that corrects a moving average for starting at zero, f32[].
+/// The factor 1 - decay^count that corrects a moving average for starting at zero, a scalar of the
+/// dtype of `count`.
 Array bias_correction(double decay, const Array& count);
 
 /// now * (1 - decay) + old * decay, without subnormal numbers.
 Array moving_average(const Array& old, const Array& now, double decay);
 /// A moving average of gradients, corrected for its start at zero. With `nesterov`, it is the
-/// average after one more step with this gradient. `count`: the number of this update, f32[].
+/// average after one more step with this gradient. `count`: the number of this update.
 Array corrected_momentum(const Array& mu, const Array& gradient, double decay, bool nesterov,
                          const Array& count);
 

@@ -256,7 +256,11 @@ Array global_norm(const std::vector<Array>& leaves) {
   Array total;
   for (const Array& leaf : leaves) {
     if (!is_float(leaf.dtype())) continue;
-    const Array part = sum(square(is_half(leaf.dtype()) ? astype(leaf, DType::f32) : leaf));
+    Array part = sum(square(is_half(leaf.dtype()) ? astype(leaf, DType::f32) : leaf));
+    if (!total.is_empty() && total.dtype() != part.dtype()) {
+      Array& narrow = total.dtype() == DType::f64 ? part : total;
+      narrow = astype(narrow, DType::f64);
+    }
     total = total.is_empty() ? part : total + part;
   }
   return total.is_empty() ? zeros({}) : sqrt(total);
