@@ -62,8 +62,9 @@ Array cumlogsumexp(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- losses
 
-/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..]; 0 where a label is not a
-/// class. With smoothing s, the label has weight 1 - s + s / C, and each other class s / C.
+/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 (of f64: f64) [..]; 0 where a
+/// label is no class. With smoothing s, the label has weight 1 - s + s / C, and each other class s
+/// / C.
 Array cross_entropy(Operand logits, Operand labels, double label_smoothing = 0);
 /// The same for logits that are the product of x [..,F] and kernel [F,C]. They are computed in
 /// blocks of classes, and again in the derivative: less memory for a third more work.

@@ -198,5 +198,24 @@ TEST(CrossEntropy, OfBlocksNeedsNoMemoryForLogits) {
   EXPECT_LT(peak_of(of_blocks), logits / 2);
 }
 
+TEST(CrossEntropy, OfF64IsF64) {
+  const Array logits = array<double>({1.0, 2.0, 3.0, -1.0, 0.5, 0.25}, {2, 3});
+  const Array labels = array({0, 2});
+  const auto wanted = [&](const Array& x) {
+    return -sum(astype(one_hot(labels, 3), DType::f64) * log_softmax(x), -1);
+  };
+  const Array kernel = astype(eye(3), DType::f64);
+  const Array smooth = wanted(logits) * 0.9 - mean(log_softmax(logits), -1) * 0.1;
+  for (const auto& [found, want] :
+       {std::pair(cross_entropy(logits, labels), wanted(logits)),
+        {linear_cross_entropy(logits, kernel, labels), wanted(logits)},
+        {cross_entropy(logits, labels, 0.1), smooth},
+        {grad([&](const Array& x) { return sum(cross_entropy(x, labels)); })(logits),
+         grad([&](const Array& x) { return sum(wanted(x)); })(logits)}}) {
+    EXPECT_EQ(found.dtype(), DType::f64);
+    EXPECT_LT(max(abs(found - want)).item<double>(), 1e-14);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -33,6 +33,9 @@ struct Block {
   std::int64_t last;
 };
 
+/// The dtype that losses of these logits have. f64 stays, and all others are too narrow.
+DType wide(DType logits) { return logits == DType::f64 ? logits : DType::f32; }
+
 /// Copies that no pass takes for the originals: what is made of them is made again, and after all
 /// that stands in front.
 std::vector<Array> again(const std::vector<Array>& arrays) {
@@ -98,8 +101,8 @@ class Labels {
   Array logits_cotangent(const Array& logits, const Block& block, const Array& lse,
                          const Array& scale) const {
     const auto of_rows = [](const Array& x) { return expand_dims(expand_dims(x, -1), -1); };
-    const Array s = astype(logits, DType::f32);
-    const Array one_hot = astype(is_label(block, s.shape()), DType::f32);
+    const Array s = astype(logits, wide(logits.dtype()));
+    const Array one_hot = astype(is_label(block, s.shape()), s.dtype());
     return astype((exp(s - of_rows(lse)) - one_hot) * of_rows(scale), logits.dtype());
   }
 
@@ -112,7 +115,7 @@ class Labels {
     Array holds;    // whether the label is in the block
   };
   Part part_of(const Block& block, const Array& logits) const {
-    const Array s = astype(logits, DType::f32);
+    const Array s = astype(logits, wide(logits.dtype()));
     const Array highest = max(s, -1, keepdims);
     const Array shifted = s - finite(highest);
     return {.highest = highest,
@@ -235,8 +238,8 @@ Array cross_entropy(Operand logits, Operand labels, double label_smoothing) {
         custom_vjp([=](const Array& x) { return forward(x).first; }, forward, backward)(rows);
     if (label_smoothing == 0) return loss;
     // The mean over all classes of -log(softmax).
-    const Array wide = astype(rows, DType::f32);
-    const Array of_all = of_rows.scale(logsumexp(wide, -1) - mean(wide, -1));
+    const Array s = astype(rows, wide(rows.dtype()));
+    const Array of_all = of_rows.scale(logsumexp(s, -1) - mean(s, -1));
     return loss * (1.0 - label_smoothing) + of_all * label_smoothing;
   });
 }
