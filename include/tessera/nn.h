@@ -49,7 +49,8 @@ struct Embed {
 };
 
 /// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension. The variance is
-/// max(0, E[x x] - E[x]^2). For bf16, all of this is computed in f32 and then rounded.
+/// max(0, E[x x] - E[x]^2). All norms compute in f32 at least; the result is rounded to `dtype` or,
+/// without one, to the dtype of x if the parameters also have it.
 struct LayerNorm {
   Param scale, bias;
   double epsilon;
@@ -111,7 +112,7 @@ struct BatchNormOptions {
 /// (x - mean) rsqrt(variance + epsilon) scale + bias for each channel, the last dimension of x. In
 /// training, mean and variance are taken over all other dimensions (on any mesh, over the whole
 /// batch), and the running averages `mean` and `var` are updated. Otherwise `mean` and `var` are
-/// used. The statistics are f32.
+/// used. The statistics of a batch are f32 or f64; running averages keep their dtype.
 struct BatchNorm {
   std::optional<Param> scale, bias;
   Buffer mean, var;

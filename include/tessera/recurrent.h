@@ -1,7 +1,7 @@
 // Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]).
 //
 // A cell may compute what depends only on x, such as x times a matrix, in `project`, and the rest
-// in `step`. `rnn` then projects all positions at once.
+// in `step`. `rnn` then projects all positions at once. A carry has the dtype of the parameters.
 #pragma once
 
 #include <optional>

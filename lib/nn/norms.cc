@@ -15,9 +15,10 @@ TESSERA_DEFINE_COPYABLE(RMSNorm);
 
 namespace {
 
-/// Statistics are computed in f32 at least. `parameter`: of the features, with which another number
-/// of them would be broadcast.
-Array wide(const char* layer, const Operand& x, const Param& parameter) {
+/// x in the dtype in which a layer computes: f32 at least, and f64 if the layer or x has that
+/// dtype. `parameter`: of the features, with which another number of them would be broadcast.
+Array wide(const char* layer, const Operand& x, const Param& parameter,
+           const std::optional<DType>& dtype) {
   const std::int64_t features = parameter.dim(0);
   if (x.array.rank(x.where) < 1 || x.array.dim(-1, x.where) != features) {
     throw UserError({.what = std::string(layer) + ": the array has the wrong number of features",
@@ -27,7 +28,19 @@ Array wide(const char* layer, const Operand& x, const Param& parameter) {
                      .wanted = "[.., " + std::to_string(features) + "]",
                      .cure = "construct the layer with the size of the last dimension"});
   }
+  if (dtype == DType::f64) return cast(x.array, dtype);
   return is_half(x.array.dtype()) ? astype(x, DType::f32) : x.array;
+}
+
+/// A parameter in the dtype of the statistics that it is combined with.
+Array as(const Param& parameter, const Array& v) { return cast(parameter, v.dtype()); }
+
+/// The result in the dtype of the layer. Without one, half floats stay what they are if the
+/// parameters have the same dtype.
+Array narrow(const Array& y, const std::optional<DType>& dtype, const Operand& x,
+             const Param& parameter) {
+  if (!dtype && x.array.dtype() == parameter.dtype()) return cast(y, parameter.dtype());
+  return cast(y, dtype);
 }
 
 }  // namespace
@@ -41,11 +54,12 @@ LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsi
 
 Array LayerNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide("LayerNorm", x, scale);
+  const Array v = wide("LayerNorm", x, scale, dtype);
   const Array mean_x = mean(v, -1, keepdims);
   const Array mean_square = mean(square(v), -1, keepdims);
   const Array variance = maximum(mean_square - square(mean_x), 0.0);
-  return cast((v - mean_x) * (rsqrt(variance + epsilon) * scale) + bias, dtype);
+  const Array y = (v - mean_x) * (rsqrt(variance + epsilon) * as(scale, v)) + as(bias, v);
+  return narrow(y, dtype, x, scale);
 }
 
 RMSNorm::RMSNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
@@ -56,8 +70,9 @@ RMSNorm::RMSNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
 
 Array RMSNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide("RMSNorm", x, scale);
-  return cast(v * (rsqrt(mean(square(v), -1, keepdims) + epsilon) * scale), dtype);
+  const Array v = wide("RMSNorm", x, scale, dtype);
+  const Array y = v * (rsqrt(mean(square(v), -1, keepdims) + epsilon) * as(scale, v));
+  return narrow(y, dtype, x, scale);
 }
 
 GroupNorm::GroupNorm(const Scope& scope, std::int64_t features, std::int64_t groups,
@@ -78,7 +93,7 @@ GroupNorm::GroupNorm(const Scope& scope, std::int64_t features, std::int64_t gro
 
 Array GroupNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array v = wide("GroupNorm", x, scale);
+  const Array v = wide("GroupNorm", x, scale, dtype);
   const std::int64_t features = scale.dim(0);
   Shape grouped = v.shape();
   grouped.back() = num_groups;
@@ -90,9 +105,9 @@ Array GroupNorm::operator()(Operand x) const {
   }
   const Array mean_x = mean(parts, Axes(axes), keepdims);
   const Array variance = maximum(mean(square(parts), Axes(axes), keepdims) - square(mean_x), 0.0);
-  const Array scales = reshape(scale, {num_groups, features / num_groups});
+  const Array scales = reshape(as(scale, v), {num_groups, features / num_groups});
   const Array y = (parts - mean_x) * (rsqrt(variance + epsilon) * scales);
-  return cast(reshape(y, v.shape()) + bias, dtype);
+  return narrow(reshape(y, v.shape()) + as(bias, v), dtype, x, scale);
 }
 
 BatchNorm::BatchNorm(const Scope& scope, std::int64_t features, const BatchNormOptions& o)
@@ -110,9 +125,21 @@ namespace {
 
 Array normalized(const BatchNorm& norm, const Array& centered, const Array& variance) {
   Array factor = rsqrt(variance + norm.epsilon);
-  if (norm.scale) factor = factor * *norm.scale;
+  if (norm.scale) factor = factor * as(*norm.scale, centered);
   const Array y = centered * factor;
-  return cast(norm.bias ? y + *norm.bias : y, norm.dtype);
+  return norm.bias ? y + as(*norm.bias, centered) : y;
+}
+
+/// A parameter whose dtype counts for that of the result.
+const Param& parameter_of(const BatchNorm& norm) {
+  if (norm.scale) return *norm.scale;
+  return norm.bias ? *norm.bias : norm.mean;
+}
+
+/// The running average after one more batch.
+Array moved(const Buffer& average, const Array& of_batch, double momentum) {
+  const Array next = as(average, of_batch) * momentum + of_batch * (1.0 - momentum);
+  return cast(next, average.dtype());
 }
 
 Axes all_but_last(const Array& x) {
@@ -161,25 +188,27 @@ Array normalized_by_batch(const BatchNorm& norm, const Array& x) {
   };
   const Shape features = {x.dim(-1)};
   return custom_vjp(primal, forward, backward)(
-      x, norm.scale ? Array(*norm.scale) : ones(features, x.dtype()),
-      norm.bias ? Array(*norm.bias) : zeros(features, x.dtype()));
+      x, norm.scale ? as(*norm.scale, x) : ones(features, x.dtype()),
+      norm.bias ? as(*norm.bias, x) : zeros(features, x.dtype()));
 }
 
 }  // namespace
 
 Array BatchNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  return normalized(*this, wide("BatchNorm", x, mean) - mean, var);
+  const Array v = wide("BatchNorm", x, mean, dtype);
+  const Array y = normalized(*this, v - as(mean, v), as(var, v));
+  return narrow(y, dtype, x, parameter_of(*this));
 }
 
 Array BatchNorm::operator()(Operand x, const Mode& mode) {
   const CallScope call(x.where);
   if (!mode.is_training) return std::as_const(*this)(x);
-  const Array v = wide("BatchNorm", x, mean);
+  const Array v = wide("BatchNorm", x, mean, dtype);
   const Statistics batch(v, axis_name);
-  mean = mean * momentum + batch.mean * (1.0 - momentum);
-  var = var * momentum + batch.var * (1.0 - momentum);
-  return cast(normalized_by_batch(*this, v), dtype);
+  mean = moved(mean, batch.mean, momentum);
+  var = moved(var, batch.var, momentum);
+  return narrow(normalized_by_batch(*this, v), dtype, x, parameter_of(*this));
 }
 
 }  // namespace tessera::nn

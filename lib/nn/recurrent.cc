@@ -28,6 +28,11 @@ std::vector<Array> projections(const std::vector<Dense>& gates, const Operand& x
   return result;
 }
 
+/// Zeros for a cell whose gates have the dtype and the number of features of this one.
+Array carry_for(const Dense& gate, std::int64_t batch) {
+  return zeros({batch, gate.kernel.dim(1)}, gate.dtype.value_or(gate.kernel.dtype()));
+}
+
 }  // namespace
 
 namespace detail {
@@ -87,9 +92,7 @@ std::pair<Array, Array> SimpleCell::step(const Array& carry, const Array& projec
   return {next, next};
 }
 
-Array SimpleCell::initial_carry(std::int64_t batch) const {
-  return zeros({batch, input.kernel.dim(1)});
-}
+Array SimpleCell::initial_carry(std::int64_t batch) const { return carry_for(input, batch); }
 
 LSTMCell::LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
     : input(gates(scope, "i", "ifgo", inputs, features, "ifgo", init::lecun_normal())),
@@ -113,7 +116,7 @@ std::pair<LSTMCell::Carry, Array> LSTMCell::step(const Carry& carry,
 }
 
 LSTMCell::Carry LSTMCell::initial_carry(std::int64_t batch) const {
-  const Array start = zeros({batch, input[0].kernel.dim(1)});
+  const Array start = carry_for(input[0], batch);
   return {start, start};
 }
 
@@ -137,8 +140,6 @@ std::pair<Array, Array> GRUCell::step(const Array& carry,
   return {next, next};
 }
 
-Array GRUCell::initial_carry(std::int64_t batch) const {
-  return zeros({batch, input[0].kernel.dim(1)});
-}
+Array GRUCell::initial_carry(std::int64_t batch) const { return carry_for(input[0], batch); }
 
 }  // namespace tessera::nn
