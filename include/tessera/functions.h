@@ -1,4 +1,4 @@
-// Functions composed of ops, losses and metrics, and the ops of neural networks.
+// Activations (activations.h), functions composed of ops, losses, metrics, and ops of networks.
 //
 //   Array scaled = (x - mean(x, 0, keepdims)) / (stddev(x, 0, keepdims) + 1e-6);
 //   Array y = conv(images, kernel, {.strides = {2, 2}, .padding = "SAME"});
@@ -6,59 +6,20 @@
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tessera/activations.h>
 #include <tessera/linalg.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
 #include <tessera/tree.h>
 
 namespace TESSERA_EXPORT tessera {
-
-// --- activations
-
-/// max(x, 0). The derivative at 0 is 0.
-Array relu(Operand x);
-/// x times the normal distribution function of x, either exact or approximated with tanh.
-Array gelu(Operand x, bool approximate = true);
-/// x times logistic(x), also known as swish.
-Array silu(Operand x);
-/// The same as logistic.
-Array sigmoid(Operand x);
-/// log(1 + exp(x)) without overflow.
-Array softplus(Operand x);
-/// log(logistic(x)) without overflow.
-Array log_sigmoid(Operand x);
-/// x, or x times `slope` where x < 0.
-Array leaky_relu(Operand x, double slope = 0.01);
-/// x, or alpha (exp(x) - 1) where x < 0.
-Array elu(Operand x, double alpha = 1);
-/// elu, scaled so that mean 0 and variance 1 stay as they are (Klambauer et al. 2017).
-Array selu(Operand x);
-/// x tanh(softplus(x)).
-Array mish(Operand x);
-/// x / (1 + |x|).
-Array soft_sign(Operand x);
-/// min(max(x, 0), 6); relu6(x + 3) / 6; x times that.
-Array relu6(Operand x);
-Array hard_sigmoid(Operand x);
-Array hard_silu(Operand x);
-/// min(max(x, -1), 1).
-Array hard_tanh(Operand x);
-/// The first half of x along `axis` times logistic(the second half).
-Array glu(Operand x, std::int64_t axis = -1);
-Array softmax(Operand x, std::int64_t axis = -1);
-Array log_softmax(Operand x, std::int64_t axis = -1);
-/// log(sum(exp(x))) without overflow.
-Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
-/// log(exp(a) + exp(b)) without overflow.
-Array logaddexp(Operand a, Operand b);
-/// The logsumexp of all elements up to each position; with `reverse`, from the last element down.
-Array cumlogsumexp(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- losses
 
@@ -261,24 +222,54 @@ struct Mode {
 };
 
 /// A function of one array, used as a layer.
-struct Map {
-  Array (*function)(Operand);
-  template <std::convertible_to<Array (*)(Operand)> F>
-  Map(F f) : function(f) {}  // NOLINT(google-explicit-constructor)
-  Array operator()(Operand x) const { return function(std::move(x)); }
+class Map {
+ public:
+  Map(Array (*function)(Operand));       // NOLINT(google-explicit-constructor)
+  Map(Array (*function)(const Array&));  // NOLINT(google-explicit-constructor)
+  Map(Array (*function)(Array));         // NOLINT(google-explicit-constructor)
+  /// An object without state, such as gelu or a lambda without captures.
+  template <typename F>
+  requires(std::is_empty_v<F>&& std::is_default_constructible_v<F>) Map(F)  // NOLINT
+      : call_(call<F>) {}
+  Array operator()(Operand x) const { return call_(function_, x); }
   std::string tessera_key() const;
+
+ private:
+  using Any = void (*)();
+  template <typename F>
+  static Array call(Any, const Operand& x) {
+    if constexpr (std::is_invocable_r_v<Array, F, Operand>)
+      return F()(x);
+    else
+      return F()(x.array);
+  }
+  Any function_ = nullptr;
+  Array (*call_)(Any, const Operand&);
 };
+template <typename F, typename... M>
+concept MapsArray = std::is_invocable_r_v<Array, F, Operand, M...> ||
+    std::is_invocable_r_v<Array, F, const Array&, M...>;
+/// The layer that Sequential makes of an argument: a Map for a function, else the argument itself.
 template <typename T>
-using LayerOf = std::conditional_t<std::convertible_to<T, Array (*)(Operand)>, Map, T>;
+using LayerOf = std::conditional_t<MapsArray<T&> && !MapsArray<T&, const Mode&> &&
+                                       !tessera::detail::HasWalk<T> && std::convertible_to<T, Map>,
+                                   Map, T>;
 /// Calls the layer, with `mode` if it takes one. Without a mode, the layer is not in training.
 template <typename Layer, typename... M>
 Array call_layer(Layer& layer, const Operand& x, const M&... mode) {
-  if constexpr (std::is_invocable_v<Layer&, Operand, const M&...>) {
+  if constexpr (std::is_invocable_r_v<Array, Layer&, Operand, const M&...>) {
     return layer(x, mode...);
-  } else if constexpr (!std::is_invocable_v<Layer&, Operand>) {
-    return layer(x, Mode::eval());
+  } else if constexpr (std::is_invocable_r_v<Array, Layer&, const Array&, const M&...>) {
+    return layer(x.array, mode...);
+  } else if constexpr (sizeof...(M) > 0) {
+    return call_layer(layer, x);
   } else {
-    return layer(x);
+    static_assert(
+        MapsArray<Layer&, Mode>,
+        "a layer is called as layer(x) or layer(x, mode), where x is an Operand or a const "
+        "Array&, and returns an Array. A function with more arguments is wrapped in a "
+        "lambda. In a const model, the call operator must be const.");
+    return call_layer(layer, x, Mode::eval());
   }
 }
 

@@ -1,6 +1,7 @@
 // Includes the core library.
 #pragma once
 
+#include <tessera/activations.h>
 #include <tessera/array.h>
 #include <tessera/control.h>
 #include <tessera/debug.h>

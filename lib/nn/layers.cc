@@ -54,7 +54,8 @@ std::string list(const std::vector<std::int64_t>& numbers) { return to_string(Sh
 
 Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
   std::string padding(o.padding.name());
-  for (const auto& [before, after] : o.padding.widths()) padding += list({before, after});
+  for (const auto& [before, after] : o.padding.widths())
+    padding += list({before, after});
   return {.value = {.strides = o.strides,
                     .padding = o.padding,
                     .input_dilation = o.input_dilation,
@@ -177,8 +178,31 @@ Array Dropout::operator()(Operand x, const Mode& mode) const {
   return where(is_kept, x / keep, 0.0);
 }
 
+namespace {
+
+/// Calls a pointer of type F that a Map holds as one of another type.
+template <typename F>
+Array call_as(void (*function)(), const Operand& x) {
+  const auto f = reinterpret_cast<F>(function);
+  if constexpr (std::is_invocable_v<F, Operand>) {
+    return f(x);
+  } else {
+    return f(x.array);
+  }
+}
+
+}  // namespace
+
+Map::Map(Array (*function)(Operand))
+    : function_(reinterpret_cast<Any>(function)), call_(call_as<Array (*)(Operand)>) {}
+Map::Map(Array (*function)(const Array&))
+    : function_(reinterpret_cast<Any>(function)), call_(call_as<Array (*)(const Array&)>) {}
+Map::Map(Array (*function)(Array))
+    : function_(reinterpret_cast<Any>(function)), call_(call_as<Array (*)(Array)>) {}
+
 std::string Map::tessera_key() const {
-  return std::to_string(reinterpret_cast<std::uintptr_t>(function));
+  return std::to_string(reinterpret_cast<std::uintptr_t>(function_)) + " " +
+         std::to_string(reinterpret_cast<std::uintptr_t>(call_));
 }
 
 Array sinusoidal_positions(std::int64_t length, std::int64_t width, std::source_location where) {

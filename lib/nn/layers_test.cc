@@ -50,6 +50,48 @@ TEST(Sequential, AppliesLayersAndFunctions) {
   EXPECT_EQ(tree_leaves(grad(loss)(net)).size(), 6U);
 }
 
+/// A block as users write it: it takes an Array.
+struct Residual {
+  Dense dense;
+  explicit Residual(const Scope& scope) : dense(scope / "dense", 4, 4) {}
+  Array operator()(const Array& x) const { return x + dense(x); }
+  TESSERA_MODULE(dense)
+};
+
+/// A block that behaves differently in training.
+struct Doubled {
+  Array operator()(const Array& x, const Mode& mode) const { return mode.is_training ? x * 2 : x; }
+  TESSERA_MODULE()
+};
+
+Array halved(const Array& x) { return x / 2; }
+Array negated(Array x) { return -x; }
+
+TEST(Sequential, TakesBlocksAndFunctionsOfArrays) {
+  const Array x = ramp({5, 4});
+  const Residual block(Scope(Key(3)));
+  Sequential net(block, Doubled(), halved, negated, [](const Array& a) { return a + 1; });
+  const Array before = block(x);
+  EXPECT_TRUE(array_equal(net(x), -(before / 2) + 1));
+  EXPECT_TRUE(array_equal(net(x, Mode::train()), -before + 1));
+  EXPECT_TRUE(array_equal(std::as_const(net)(x), net(x)));
+  const auto jitted = jit([](const decltype(net)& model, const Array& v) { return model(v); });
+  EXPECT_TRUE(array_equal(jitted(net, x), net(x)));
+  EXPECT_EQ(tree_paths(net).size(), 2U);
+}
+
+TEST(Sequential, TakesActivationsWithDefaults) {
+  const Array x = ramp({5, 4});
+  Sequential net(gelu, leaky_relu, elu, softmax, log_softmax, glu);
+  EXPECT_TRUE(array_equal(net(x), glu(log_softmax(softmax(elu(leaky_relu(gelu(x))))))));
+  // Different functions are different programs.
+  const auto jitted = jit([](const auto& model, const Array& v) { return model(v); });
+  EXPECT_TRUE(array_equal(jitted(Sequential(Map(elu)), x), elu(x)));
+  EXPECT_TRUE(array_equal(jitted(Sequential(Map(softmax)), x), softmax(x)));
+  EXPECT_TRUE(array_equal(jitted(Sequential(Map(halved)), x), halved(x)));
+  EXPECT_TRUE(array_equal(jitted(Sequential(Map(relu)), x), relu(x)));
+}
+
 TEST(Scan, LayersDiffer) {
   const auto scanned = scan<Dense>(Scope(Key(3)), {.length = 2}, 4, 4);
   EXPECT_FALSE(array_equal(layer_of(scanned, 0).kernel, layer_of(scanned, 1).kernel));

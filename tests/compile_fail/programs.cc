@@ -1,6 +1,7 @@
 // Programs that users write by mistake, one for each macro PROGRAM_... The comment behind each
 // #ifdef is what the compiler must report. check_programs.sh compiles the programs one by one. If
 // no macro is defined, the file compiles.
+#include <tessera/nn.h>
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
@@ -82,6 +83,12 @@ Array program(const Array& x) {
 #ifdef PROGRAM_changes_a_generic_argument  // jit: the function does not take these arguments
 Array program(const Array& x) {
   return jit([](auto& y) { return y + 1; })(x);
+}
+#endif
+
+#ifdef PROGRAM_makes_a_layer_of_two_arrays  // a layer is called as layer\(x\) or layer\(x, mode\)
+Array program(const Array& x) {
+  return nn::Sequential(relu, [](const Array& a, const Array& b) { return a + b; })(x);
 }
 #endif
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include <tessera/activations.h>
 #include <tessera/control.h>
-#include <tessera/functions.h>
 
 #include "api/operands.h"
 
@@ -35,7 +35,7 @@ Array silu(Operand x) {
   return public_op(x.where, [&] { return mul(x, logistic(x)); });
 }
 
-Array gelu(Operand x, bool approximate) {
+Array detail::Gelu::operator()(Operand x, bool approximate) const {
   return public_op(x.where, [&] {
     const Array v = detail::as_array("gelu", x);
     if (!approximate) return v * (0.5 * (1.0 + erf(v * std::sqrt(0.5))));
@@ -48,11 +48,11 @@ Array log_sigmoid(Operand x) {
   return public_op(x.where, [&] { return neg(softplus(neg(x))); });
 }
 
-Array leaky_relu(Operand x, double slope) {
+Array detail::LeakyRelu::operator()(Operand x, double slope) const {
   return public_op(x.where, [&] { return where(x >= 0, x, mul(x, slope)); });
 }
 
-Array elu(Operand x, double alpha) {
+Array detail::Elu::operator()(Operand x, double alpha) const {
   return public_op(x.where, [&] {
     const Array is_positive = x > 0;
     // The exponential of a large number would make the gradient NaN.
@@ -90,7 +90,7 @@ Array hard_tanh(Operand x) {
   return public_op(x.where, [&] { return where(x > 1, 1, where(x < -1, -1, x)); });
 }
 
-Array glu(Operand x, std::int64_t axis) {
+Array detail::Glu::operator()(Operand x, std::int64_t axis) const {
   return public_op(x.where, [&] {
     const Array v = as_array("glu", x);
     const std::int64_t size =
@@ -104,7 +104,7 @@ Array glu(Operand x, std::int64_t axis) {
   });
 }
 
-Array softmax(Operand x, std::int64_t axis) {
+Array detail::Softmax::operator()(Operand x, std::int64_t axis) const {
   return public_op(x.where, [&] {
     const Array v = as_array("softmax", x);
     detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
@@ -114,7 +114,7 @@ Array softmax(Operand x, std::int64_t axis) {
   });
 }
 
-Array log_softmax(Operand x, std::int64_t axis) {
+Array detail::LogSoftmax::operator()(Operand x, std::int64_t axis) const {
   return public_op(x.where, [&] {
     const Array v = as_array("log_softmax", x);
     detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
