@@ -159,19 +159,27 @@ Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask = {})
 // --- sliding windows
 
 /// The padding around an array before windows slide over it: "VALID" for none, "SAME" for
-/// ceil(size / stride) windows per dimension, or the widths before and after each dimension.
+/// ceil(size / stride) windows per dimension, the widths before and after each dimension, as in
+/// {{1, 1}, {2, 2}}, or one width for all sides.
 class Padding {
  public:
+  using Width = std::pair<std::int64_t, std::int64_t>;
   Padding(const char* name) : name_(name) {}                          // NOLINT
-  Padding(std::vector<std::pair<std::int64_t, std::int64_t>> widths)  // NOLINT
-      : widths_(std::move(widths)) {}
-  /// Empty for a list of widths.
+  Padding(std::vector<Width> widths) : widths_(std::move(widths)) {}  // NOLINT
+  Padding(std::initializer_list<Width> widths) : widths_(widths) {}   // NOLINT
+  template <std::integral T>
+  Padding(T width) : widths_{Width(width, width)}, is_everywhere_(true) {}  // NOLINT
+  /// Empty if widths are given.
   std::string_view name() const { return name_; }
-  const std::vector<std::pair<std::int64_t, std::int64_t>>& widths() const { return widths_; }
+  /// The widths of the dimensions of a window with `rank` dimensions.
+  std::vector<Width> widths(std::size_t rank) const {
+    return is_everywhere_ ? std::vector<Width>(rank, widths_[0]) : widths_;
+  }
 
  private:
   std::string_view name_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> widths_;
+  std::vector<Width> widths_;
+  bool is_everywhere_ = false;
 };
 
 /// Each list has one entry per dimension of the window; an empty list means all ones.

@@ -54,7 +54,7 @@ std::string list(const std::vector<std::int64_t>& numbers) { return to_string(Sh
 
 Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
   std::string padding(o.padding.name());
-  for (const auto& [before, after] : o.padding.widths())
+  for (const auto& [before, after] : o.padding.widths(o.kernel_size.size()))
     padding += list({before, after});
   return {.value = {.strides = o.strides,
                     .padding = o.padding,
@@ -99,7 +99,7 @@ namespace {
 
 /// Padding for as many results as a convolution with these strides would have read, as in Linen.
 std::vector<std::pair<std::int64_t, std::int64_t>> transposed_padding(const ConvOptions& o) {
-  if (o.padding.name().empty()) return o.padding.widths();
+  if (o.padding.name().empty()) return o.padding.widths(o.kernel_size.size());
   std::vector<std::pair<std::int64_t, std::int64_t>> widths;
   for (std::size_t i = 0; i < o.kernel_size.size(); ++i) {
     const std::int64_t dilation = o.kernel_dilation.empty() ? 1 : o.kernel_dilation[i];

@@ -179,6 +179,23 @@ TEST(Conv, OfPatchesIsADenseLayer) {
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6);
 }
 
+TEST(Conv, TakesPaddingAsPairsOrAsANumber) {
+  const Array x = ramp({2, 5, 7, 4});
+  const auto conv_of = [&](const Padding& padding) {
+    return Conv(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .padding = padding})(x);
+  };
+  const Conv pairs(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .padding = {{1, 1}, {1, 1}}});
+  const Conv number(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .padding = 1});
+  EXPECT_TRUE(array_equal(pairs(x), conv_of("SAME")));
+  EXPECT_TRUE(array_equal(number(x), conv_of("SAME")));
+  EXPECT_TRUE(array_equal(conv_of(0), conv_of("VALID")));
+  EXPECT_EQ(conv_of({{0, 1}, {2, 3}}).shape(), (Shape{2, 4, 10, 6}));
+  EXPECT_TRUE(array_equal(max_pool(x, {3, 3}, {2, 2}, 1), max_pool(x, {3, 3}, {2, 2}, "SAME")));
+  const ConvTranspose up(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .padding = 2});
+  const ConvTranspose same(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .padding = "VALID"});
+  EXPECT_TRUE(array_equal(up(x), same(x)));
+}
+
 TEST(Conv, PadsAsFlaxDoesByDefault) {
   const Conv conv(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .feature_group_count = 2});
   EXPECT_EQ(conv.kernel.shape(), (Shape{3, 3, 2, 6}));

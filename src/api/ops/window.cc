@@ -62,8 +62,9 @@ Widths widths_of(const char* op, const Padding& padding, const Slide& slide) {
     }
     return widths;
   }
-  bool fits = padding.name().empty() && padding.widths().size() == count;
-  for (const auto& [low, high] : padding.widths()) {
+  const std::vector<Padding::Width> given = padding.widths(count);
+  bool fits = padding.name().empty() && given.size() == count;
+  for (const auto& [low, high] : given) {
     fits = fits && low >= 0 && high >= 0;
     widths.low.push_back(low);
     widths.high.push_back(high);
@@ -239,7 +240,7 @@ Array pool(const char* name, const Operand& x, const Ints& window, const Ints& s
     const Array v = as_array(name, x);
     const Ints sizes = over_space(name, v, window);
     const Ints steps = strides.empty() ? Ints{} : over_space(name, v, strides);
-    std::vector<std::pair<std::int64_t, std::int64_t>> widths = padding.widths();
+    std::vector<Padding::Width> widths = padding.widths(window.size());
     if (!padding.name().empty()) return reduce_window(name, v, sizes, steps, padding, op);
     widths.insert(widths.begin(), {0, 0});
     widths.emplace_back(0, 0);
