@@ -172,8 +172,8 @@ Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
 
 // --- transformations, and optimisers, which are chains of them
 
-/// Momentum: the gradients plus `decay` times the previous momentum.
-Optimizer trace(double decay, bool nesterov = false);
+Optimizer trace(double decay, bool nesterov = false);  // gradients + decay * the last momentum
+Optimizer set_to_zero();                               // freezes the parameters of a mask
 Optimizer scale_by_schedule(const Rate& rate);
 Optimizer scale_by_learning_rate(const Rate& rate);  // times -rate
 Optimizer add_decayed_weights(double weight_decay, const Mask& mask = {});

@@ -228,6 +228,18 @@ TEST(Optimizers, TrainParametersOfEveryFloat) {
   }
 }
 
+TEST(Optimizers, SetToZeroFreezes) {
+  const Mask frozen = Mask::matching({"a/*"});
+  const Optimizer tx =
+      chain({masked(adamw({.learning_rate = 0.1}), !frozen), masked(set_to_zero(), frozen)});
+  const std::vector<Param> params = {Param(ones({2, 2}), "b/kernel"), Param(ones({2}), "a/bias")};
+  State state = tx.init(params);
+  EXPECT_EQ(state.slots.at("mu").size(), 1U);
+  const std::vector<Array> after = tx.update(params, {ones({2, 2}), full({2}, INFINITY)}, state);
+  EXPECT_FALSE(array_equal(after[0], params[0]));
+  EXPECT_TRUE(array_equal(after[1], params[1]));
+}
+
 TEST(Optimizers, NormsOfLeavesOfTwoDtypesAreF64) {
   const Array norm = global_norm({ones({4}), ones({5}, DType::f64), ones({7}, DType::bf16)});
   EXPECT_EQ(norm.dtype(), DType::f64);

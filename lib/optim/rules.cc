@@ -123,6 +123,14 @@ class Decay final : public Optimizer::Rule {
   double rate_;
 };
 
+class Zero final : public Optimizer::Rule {
+ public:
+  Array update(const Leaf& /*leaf*/, const Array& update) const override {
+    return zeros_like(update);
+  }
+  std::string key() const override { return "zero"; }
+};
+
 class Clip final : public Optimizer::Rule {
  public:
   explicit Clip(double most) : most_(most) {}
@@ -268,6 +276,7 @@ Array global_norm(const std::vector<Array>& leaves) {
 
 Optimizer scale_by_adam(const AdamOptions& options) { return detail::make<Adam>(options); }
 Optimizer trace(double decay, bool nesterov) { return detail::make<Trace>(decay, nesterov); }
+Optimizer set_to_zero() { return detail::make<Zero>(); }
 Optimizer scale_by_schedule(const Rate& rate) { return detail::make<Scale>(rate, 1.0); }
 Optimizer scale_by_learning_rate(const Rate& rate) { return detail::make<Scale>(rate, -1.0); }
 
