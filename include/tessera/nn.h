@@ -81,7 +81,9 @@ struct Conv {
   std::optional<Param> bias;
   std::optional<DType> dtype;
   Static<tessera::ConvOptions> options;
-  Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& options);
+  /// Throws UserError unless feature_group_count divides inputs and features.
+  Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& options,
+       std::source_location where = std::source_location::current());
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(Conv);
   TESSERA_MODULE(kernel, bias, dtype, options)

@@ -43,9 +43,10 @@ Array Embed::operator()(Operand ids) const {
 
 namespace {
 
+/// `inputs`: of one group.
 Shape kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64_t features) {
   Shape shape = o.kernel_size;
-  shape.push_back(inputs / o.feature_group_count);
+  shape.push_back(inputs);
   shape.push_back(features);
   return shape;
 }
@@ -66,13 +67,13 @@ Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
 }
 
 Shape grouped_kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64_t features,
-                           const Scope& scope) {
+                           const std::source_location& where) {
   const std::int64_t groups = o.feature_group_count;
   if (groups >= 1 && inputs % groups == 0 && features % groups == 0) {
-    return kernel_shape(o, inputs, features);
+    return kernel_shape(o, inputs / groups, features);
   }
   throw UserError({.what = "Conv: the number of groups does not divide the channels",
-                   .where = line_of(scope),
+                   .where = where,
                    .found = std::to_string(inputs) + " inputs, " + std::to_string(features) +
                             " features, " + std::to_string(groups) + " groups",
                    .wanted = "inputs and features that are multiples of feature_group_count",
@@ -81,12 +82,14 @@ Shape grouped_kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64
 
 }  // namespace
 
-Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o)
-    : kernel(scope.param("kernel", o.kernel_init, grouped_kernel_shape(o, inputs, features, scope),
-                         line_of(scope))),
+Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o,
+           std::source_location where)
+    : kernel(scope.param("kernel", o.kernel_init,
+                         grouped_kernel_shape(o, inputs, features, line_of(scope, where)),
+                         line_of(scope, where))),
       dtype(o.dtype),
       options(static_options(o)) {
-  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope));
+  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope, where));
 }
 
 Array Conv::operator()(Operand x) const {

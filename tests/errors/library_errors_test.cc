@@ -459,6 +459,11 @@ TEST(LayerErrors, GroupsOfChannelsDoNotDivide) {
             "  found:  3 inputs, 8 features, 2 groups\n"
             "  wanted: inputs and features that are multiples of feature_group_count\n"
             "  cure:   pass a number of groups that divides both");
+  // A layer that is the whole model has no name, and so no line of its own.
+  const Caught root = caught([&] { nn::Conv(nn::Scope(Key(0)), 3, 8, options); });
+  EXPECT_NE(root.text.find("where:  <this line>"), std::string::npos) << root.text;
+  const nn::ConvOptions none{.kernel_size = {3, 3}, .feature_group_count = 0};
+  EXPECT_THROW(nn::ConvTranspose(scope / "up", 3, 8, none), UserError);
 }
 
 TEST(LayerErrors, SequencesOfNoBatch) {
