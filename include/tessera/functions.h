@@ -144,7 +144,7 @@ struct AttentionMask {
   std::int64_t after = -1;
   /// The number of keys, i32 [batch..]: keys from this position on are padding.
   std::optional<Array> lengths = {};
-  /// Added to the scores: f32 [batch.., heads, T, S], where any size may be 1.
+  /// Added to the scores, f32 [batch.., heads, T, S], or bool: the keys seen. Any size may be 1.
   std::optional<Array> bias = {};
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
   std::optional<AttentionDropout> dropout = {};

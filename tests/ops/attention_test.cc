@@ -279,5 +279,31 @@ TEST(Attention, HasTheNumbersOfJax) {
   }
 }
 
+TEST(Attention, TakesABoolBiasForTheKeysThatAreSeen) {
+  const auto keys = random::split(Key(4), 3);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const auto x = [&](int i) {
+      return astype(random::normal(keys[static_cast<std::size_t>(i)], {2, 6, 3, 4}), dtype);
+    };
+    const Array q = x(0), k = x(1), v = x(2);
+    const Array triangle = tril(ones({6, 6})) > 0;
+    const Array causal = reshape(triangle, {1, 1, 6, 6});
+    const Array found = attention(q, k, v, {.bias = causal});
+    const Array wanted = attention(q, k, v, {.is_causal = true});
+    const double tolerance = dtype == DType::bf16 ? 0.02 : 1e-6;
+    EXPECT_LT(astype(max(abs(found - wanted)), DType::f64).item<double>(), tolerance);
+    // A query that sees no key gives zeros, and no gradient is NaN.
+    const Array later = reshape(!triangle, {1, 1, 6, 6});  // the last query sees no key
+    const auto loss = [&](const Array& a, const Array& b, const Array& c) {
+      return sum(astype(square(attention(a, b, c, {.bias = later})), DType::f32));
+    };
+    const Array last = attention(q, k, v, {.bias = later}).slice(1, 5, 6);
+    EXPECT_EQ(astype(max(abs(last)), DType::f32).item<float>(), 0.0F);
+    const auto [of_q, of_k, of_v] = grad<0, 1, 2>(loss)(q, k, v);
+    for (const Array& gradient : {of_q, of_k, of_v})
+      EXPECT_TRUE(std::isfinite(astype(sum(abs(gradient)), DType::f32).item<float>()));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

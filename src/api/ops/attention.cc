@@ -50,6 +50,15 @@ Array is_seen(const AttentionMask& mask, std::int64_t queries, std::int64_t keys
   return seen && less(iota(table, 1), lengths);
 }
 
+/// The mask with an f32 bias, if the bias says which keys are seen.
+AttentionMask with_bias_of_scores(const AttentionMask& mask) {
+  AttentionMask result = mask;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (mask.bias && mask.bias->dtype() == DType::boolean)
+    result.bias = where(*mask.bias, zeros({}), full({}, -kInfinity));
+  return result;
+}
+
 bool drops(const AttentionMask& mask) { return mask.dropout && mask.dropout->rate != 0; }
 
 /// u32 [batch..,2]: a key for each element of the batch of q [batch..,T,H,D].
@@ -91,8 +100,9 @@ Array attention_with_scores(const Array& q, const Array& k, const Array& v,
 
 }  // namespace
 
-Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask) {
+Array attention(Operand q, Operand k, Operand v, const AttentionMask& given) {
   const std::vector<Array> results = detail::public_ops(q.where, [&] {
+    const AttentionMask mask = with_bias_of_scores(given);
     const DType dtype = detail::common_dtype(kName, {q, k, v});
     std::vector<Array> operands = {as_array(kName, q, dtype), as_array(kName, k, dtype),
                                    as_array(kName, v, dtype)};
