@@ -12,7 +12,7 @@
 // leaves either the old checkpoint or the new one. Restoring reads only the parts that each device
 // needs.
 //
-// SummaryWriter, at the end of this header, writes the curves of a run for TensorBoard.
+// SummaryWriter (summary.h) writes the curves of a run for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <tessera/shardings.h>
+#include <tessera/summary.h>
 
 namespace TESSERA_EXPORT tessera {
 namespace checkpoint {
@@ -113,7 +114,9 @@ void save(const std::string& path, const T& tree, const SaveOptions& options = {
 
 /// Options of restore.
 struct RestoreOptions {
-  bool ignore_others = false;  // allow saved arrays that the target does not have
+  bool ignore_others = false;   // allow saved arrays that the target does not have
+  bool ignore_missing = false;  // leaves that were not saved keep the values of the target
+  std::string subtree = {};     // the path of what is restored, such as "params"; empty: all
 };
 /// An array to restore, and its sharding.
 struct RestoreTarget {
@@ -121,36 +124,30 @@ struct RestoreTarget {
   Type type;
   NamedSharding sharding;
 };
-/// The saved arrays, in the order of `targets`. Throws UserError for a damaged checkpoint, and for
-/// a checkpoint of another model; that error lists the differences.
+/// The saved arrays, in the order of `targets`; empty arrays for those that ignore_missing allows
+/// to be missing. Throws UserError for a damaged checkpoint, and for a checkpoint of another model;
+/// that error lists the differences.
 std::vector<Array> restore_arrays(const std::string& path,
                                   const std::vector<RestoreTarget>& targets,
-                                  RestoreOptions options = {},
+                                  const RestoreOptions& options = {},
                                   std::source_location where = std::source_location::current());
 
 namespace detail {
-template <typename T>
-std::vector<RestoreTarget> targets_of(const T& tree, const Shardings& shardings,
-                                      const std::source_location& where) {
-  std::vector<NamedSharding> places = leaf_shardings(tree, shardings, where);
-  std::vector<RestoreTarget> targets;
-  for (const NamedArray& item : named_arrays(tree)) {
-    targets.push_back({.name = item.name,
-                       .type = item.array.type(where),
-                       .sharding = std::move(places[targets.size()])});
-  }
-  return targets;
-}
+/// The values of `leaves`, restored with these shardings.
+std::vector<Array> restore_leaves(const std::string& path, const std::vector<NamedArray>& leaves,
+                                  const std::vector<NamedSharding>& shardings,
+                                  const RestoreOptions& options, const std::source_location& where);
 }  // namespace detail
 
 /// `target` with the saved values as leaves. The leaves of `target` may be abstract, as from
 /// eval_shape(init, key). Leaves that `shardings` does not specify keep the sharding of the target.
 template <typename T>
 T restore(const std::string& path, const T& target, const Shardings& shardings = {},
-          RestoreOptions options = {},
+          const RestoreOptions& options = {},
           std::source_location where = std::source_location::current()) {
   return tree_replace(
-      target, restore_arrays(path, detail::targets_of(target, shardings, where), options, where));
+      target, detail::restore_leaves(path, named_arrays(target),
+                                     leaf_shardings(target, shardings, where), options, where));
 }
 
 /// An array of a checkpoint.
@@ -199,7 +196,7 @@ void export_checkpoint(const std::string& path, const std::string& to,
 
 /// Options of a Checkpointer.
 struct CheckpointerOptions {
-  std::int64_t keep_latest = 0;  // how many of the latest to keep; 0: all
+  std::int64_t keep_latest = 0;  // how many of the last steps to keep; 0: all
   std::int64_t keep_best = 0;    // how many to keep in addition: those with the smallest metric
   bool is_async = true;          // a thread of each process writes them
 };
@@ -216,8 +213,8 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Saves the arrays as they are now, and removes the checkpoints that the options do not keep.
-  /// First waits for the previous save, and throws its error if it failed.
+  /// Saves the arrays as they are now, and removes the checkpoints that the options do not keep,
+  /// but never this one. First waits for the previous save, and throws its error if it failed.
   void save_arrays(const std::vector<NamedArray>& arrays, SaveOptions options,
                    std::source_location where = std::source_location::current());
   template <typename T>
@@ -231,6 +228,10 @@ class Checkpointer {
   /// Calls wait(), then removes the checkpoints that the options do not keep, as each save does. A
   /// run that was killed right after a save may have left one too many.
   void prune();
+  /// Calls wait(), then removes all checkpoints of later steps. A run that goes back to an earlier
+  /// step calls it, as its own saves would otherwise be taken for old ones. A collective: all
+  /// processes must call it.
+  void discard_after(std::int64_t step);
   /// Finishes the last save: returns when everything is on disk. Throws RuntimeFault if it could
   /// not be written. A collective: all processes must call it.
   void wait();
@@ -250,7 +251,7 @@ class Checkpointer {
 
   template <typename T>
   T restore(std::int64_t step, const T& target, const Shardings& shardings = {},
-            RestoreOptions options = {},
+            const RestoreOptions& options = {},
             std::source_location where = std::source_location::current()) {
     wait();
     return checkpoint::restore(path(step), target, shardings, options, where);
@@ -271,29 +272,5 @@ std::optional<std::int64_t> latest_step(const std::string& folder);
 std::string step_path(const std::string& folder, std::int64_t step);
 
 }  // namespace checkpoint
-
-/// Writes the curves of a run to a TensorBoard event file.
-///
-///   SummaryWriter scalars("runs/vit");
-///   scalars.scalar("train/loss", loss, step);
-class SummaryWriter {
- public:
-  /// Begins a new file in `folder`, which is created if needed. Files of earlier runs stay. The
-  /// constructor and all writes throw RuntimeFault if the file cannot be written.
-  explicit SummaryWriter(const std::string& folder);
-  SummaryWriter(SummaryWriter&& other) noexcept;
-  SummaryWriter& operator=(SummaryWriter&& other) noexcept;
-  ~SummaryWriter();
-  /// Adds a point to the curve `tag`. The value is stored as f32. Slashes group tags.
-  void scalar(const std::string& tag, double value, std::int64_t step);
-  /// Makes everything so far visible to readers. This also happens about every second by itself,
-  /// and at the end.
-  void flush();
-  const std::string& path() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 }  // namespace tessera

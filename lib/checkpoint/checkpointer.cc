@@ -90,7 +90,22 @@ std::vector<std::int64_t> best_first(const std::string& folder,
   return result;
 }
 
-void remove_old(const std::string& folder, const CheckpointerOptions& options, std::int64_t kept) {
+void remove_step(const std::string& folder, std::int64_t step) {
+  // Rename it first, which is atomic: no reader ever finds half of it, not even after a power
+  // failure.
+  const std::string path = step_path(folder, step);
+  const std::string gone = hidden_name(path, "removed");
+  remove_quietly(gone);
+  if (std::rename(path.c_str(), gone.c_str()) != 0)
+    throw RuntimeFault("cannot remove " + path + ": " + std::strerror(errno));
+  local_disk().sync_folder(folder, path);
+  remove_quietly(gone);
+}
+
+/// Removes what the options do not keep, except `named` and `written`, the step that was just
+/// saved.
+void remove_old(const std::string& folder, const CheckpointerOptions& options, std::int64_t named,
+                std::int64_t written) {
   if (options.keep_latest == 0 && options.keep_best == 0) return;
   const std::vector<std::int64_t> steps = steps_in(folder);
   std::vector<std::int64_t> best;
@@ -101,16 +116,9 @@ void remove_old(const std::string& folder, const CheckpointerOptions& options, s
   const std::int64_t removed = std::max<std::int64_t>(0, std::ssize(steps) - latest);
   for (std::int64_t i = 0; i < removed; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
-    if (step == kept || std::find(best.begin(), best.end(), step) != best.end()) continue;
-    // Rename it first, which is atomic: no reader ever finds half of it, not even after a power
-    // failure.
-    const std::string path = step_path(folder, step);
-    const std::string gone = hidden_name(path, "removed");
-    remove_quietly(gone);
-    if (std::rename(path.c_str(), gone.c_str()) != 0)
-      throw RuntimeFault("cannot remove " + path + ": " + std::strerror(errno));
-    local_disk().sync_folder(folder, path);
-    remove_quietly(gone);
+    const bool is_kept =
+        step == named || step == written || std::find(best.begin(), best.end(), step) != best.end();
+    if (!is_kept) remove_step(folder, step);
   }
 }
 
@@ -152,6 +160,7 @@ struct Checkpointer::State {
   CheckpointerOptions options;
   std::optional<FolderLock> lock;
   std::atomic<std::int64_t> kept{-1};  // never pruned; atomic because the writer thread reads it
+  std::int64_t written = -1;           // the step of the last save; changes only between saves
   std::thread writer;                  // of the files of this process
   std::atomic<bool> has_written{false};
   std::exception_ptr failure;  // set by the writer thread; read it after joining
@@ -162,7 +171,7 @@ struct Checkpointer::State {
     return step_path(folder, snapshot.options.step);
   }
   void remove_old_ones() const {
-    if (process_index() == 0) remove_old(folder, options, kept);
+    if (process_index() == 0) remove_old(folder, options, kept, written);
   }
   void write(const Snapshot& snapshot, int threads) const {
     write_checkpoint(local_disk(), snapshot, path_of(snapshot), threads);
@@ -216,6 +225,7 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
                      .cure = "count steps from 0"});
   }
   Snapshot taken = snapshot(arrays, std::move(options), where);
+  state_->written = taken.options.step;
   if (!state_->options.is_async) {
     state_->write(taken, num_threads());
     return;
@@ -247,6 +257,17 @@ void Checkpointer::keep(std::int64_t step) { state_->kept = step; }
 void Checkpointer::prune() {
   wait();
   state_->remove_old_ones();
+}
+
+void Checkpointer::discard_after(std::int64_t step) {
+  wait();
+  all_or_none([&] {
+    if (process_index() != 0) return;
+    // From the last one down: if this is interrupted, the later steps are gone first.
+    std::vector<std::int64_t> later = steps();
+    std::erase_if(later, [&](std::int64_t saved) { return saved <= step; });
+    for (auto at = later.rbegin(); at != later.rend(); ++at) remove_step(state_->folder, *at);
+  });
 }
 
 void Checkpointer::wait() { state_->finish(); }

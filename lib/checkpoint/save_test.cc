@@ -313,6 +313,36 @@ TEST(Checkpointer, KeepsTheNamedStepBesides) {
   EXPECT_EQ(steps.steps(), Steps({4, 7, 8}));
 }
 
+TEST(Checkpointer, NeverRemovesWhatItJustSaved) {
+  using Steps = std::vector<std::int64_t>;
+  for (const bool is_async : {false, true}) {
+    Checkpointer steps(test_folder(), {.keep_latest = 2, .is_async = is_async});
+    const auto save_at = [&](std::int64_t step) {
+      steps.save(step, Tree{{"x", full({3}, static_cast<double>(step))}});
+      steps.wait();
+    };
+    for (const std::int64_t step : {10, 20, 30}) save_at(step);
+    save_at(15);
+    EXPECT_EQ(steps.steps(), Steps({15, 20, 30}));
+    save_at(16);
+    EXPECT_EQ(steps.steps(), Steps({16, 20, 30}));
+  }
+}
+
+TEST(Checkpointer, DiscardsWhatIsLater) {
+  using Steps = std::vector<std::int64_t>;
+  const Tree tree{{"x", ones({3})}};
+  Checkpointer steps(test_folder(), {.keep_latest = 3});
+  for (const std::int64_t step : {10, 20, 30}) steps.save(step, tree);
+  steps.discard_after(10);
+  EXPECT_EQ(steps.steps(), Steps({10}));
+  for (const std::int64_t step : {11, 12, 13}) steps.save(step, tree);
+  steps.wait();
+  EXPECT_EQ(steps.steps(), Steps({11, 12, 13}));
+  steps.discard_after(100);
+  EXPECT_EQ(steps.latest(), 13);
+}
+
 TEST(Checkpointer, PrunesWithoutASave) {
   const std::string folder = test_folder();
   const Tree tree{{"x", ones({3})}};
