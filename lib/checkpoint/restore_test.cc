@@ -144,6 +144,44 @@ TEST(Restore, TellsWhatDiffersInAnotherModel) {
   EXPECT_THROW(restore(path, Tree{{"bias", ones({8})}}), UserError);
 }
 
+TEST(Restore, KeepsTheTargetForWhatWasNotSaved) {
+  const std::string path = test_folder() + "/saved";
+  save(path, Tree{{"kernel", ones({4})}, {"old", zeros({2})}});
+  const Tree target{{"kernel", zeros({4})}, {"head", full({3}, 7.0)}};
+  const RestoreOptions options{.ignore_others = true, .ignore_missing = true};
+  const Tree found = restore(path, target, {}, options);
+  EXPECT_TRUE(array_equal(found.at("kernel"), ones({4})));
+  EXPECT_TRUE(array_equal(found.at("head"), full({3}, 7.0)));
+  EXPECT_THROW(restore(path, target, {}, {.ignore_missing = true}), UserError);
+  EXPECT_THROW(restore(path, target, {}, {.ignore_others = true}), UserError);
+  // Arrays of another shape are never ignored.
+  EXPECT_THROW(restore(path, Tree{{"kernel", zeros({5})}}, {}, options), UserError);
+  const Tree types = eval_shape([&] { return target; });
+  EXPECT_THROW(restore(path, types, {}, options), UserError);
+  // A leaf that is kept gets its sharding too.
+  const Mesh mesh = make_mesh({{"data", 2}});
+  const Tree sharded = restore(path, target, replicated(mesh, target), options);
+  EXPECT_EQ(sharded.at("head").sharding(), sharded.at("kernel").sharding());
+}
+
+TEST(Restore, ReadsASubtree) {
+  const std::string path = test_folder() + "/saved";
+  const auto saved = [](double factor) {
+    return Tree{{"a", full({2}, factor)}, {"b", full({3}, 2 * factor)}};
+  };
+  const std::map<std::string, Tree> state = {
+      {"mu", saved(1)}, {"params", saved(2)}, {"params_before", saved(3)}};
+  save(path, state);
+  const Tree found = restore(path, saved(0), {}, {.subtree = "params"});
+  EXPECT_TRUE(has_same_bits(found, saved(2)));
+  // The rest of the subtree still counts.
+  const Tree part{{"a", zeros({2})}};
+  EXPECT_THROW(restore(path, part, {}, {.subtree = "params"}), UserError);
+  const RestoreOptions options{.ignore_others = true, .subtree = "params"};
+  EXPECT_TRUE(array_equal(restore(path, part, {}, options).at("a"), full({2}, 4.0)));
+  EXPECT_THROW(restore(path, part, {}, {.subtree = "param"}), UserError);
+}
+
 /// Whether restoring gives these values or throws UserError; anything else fails the test.
 enum class Outcome { same, refused };
 Outcome outcome_of(const std::string& path, const Tree& tree) {

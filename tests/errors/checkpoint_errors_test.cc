@@ -53,7 +53,50 @@ TEST(CheckpointErrors, OfAnotherModel) {
                 "it also has b i32[2]\n"
                 "  wanted: the 2 arrays of the target\n"
                 "  cure:   restore with the sizes that were saved; `tessera checkpoint ls " +
-                run + "` lists them");
+                run +
+                "` lists them; {.ignore_missing = true} keeps the values of the target for what "
+                "was not saved; {.ignore_others = true} leaves out what the target does not have");
+}
+
+TEST(CheckpointErrors, OfAStateThatHoldsTheModel) {
+  const std::string run = saved();
+  checkpoint::save(run, std::map<std::string, Tree>{{"params", target()}, {"slots_mu", target()}});
+  const Caught error = caught([&] { checkpoint::restore(run, target()); });
+  EXPECT_NE(error.text.find("  cure:   restore a part of the checkpoint: {.subtree = \"params\"}"),
+            std::string::npos)
+      << error.text;
+  const Tree found = checkpoint::restore(run, target(), {}, {.subtree = "params"});
+  EXPECT_TRUE(array_equal(found.at("w"), target().at("w")));
+}
+
+TEST(CheckpointErrors, SubtreeThatDoesNotExist) {
+  const std::string run = saved();
+  const Caught error = caught([&] { checkpoint::restore(run, target(), {}, {.subtree = "para"}); });
+  EXPECT_EQ(error.text,
+            "restore: the checkpoint has no arrays at this path\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                run +
+                ": none below para\n"
+                "  wanted: the path of a subtree, such as params\n"
+                "  cure:   `tessera checkpoint ls " +
+                run + "` lists the arrays");
+}
+
+TEST(CheckpointErrors, NothingToKeepForWhatWasNotSaved) {
+  const std::string run = saved();
+  Tree more = target();
+  more["head"] = zeros({3});
+  const Tree types = eval_shape([&] { return more; });
+  const checkpoint::RestoreOptions options{.ignore_missing = true};
+  EXPECT_EQ(caught([&] { checkpoint::restore(run, types, {}, options); }).text,
+            "restore: an array that was not saved has no value in the target\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                run +
+                ": it does not have head f32[3], and the target has only its type\n"
+                "  wanted: a target whose arrays have values, for {.ignore_missing = true}\n"
+                "  cure:   make the target by the constructor of the model, not by eval_shape");
 }
 
 TEST(CheckpointErrors, NoCheckpoint) {
