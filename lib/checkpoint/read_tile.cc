@@ -132,9 +132,11 @@ class Runs {
 /// of tiles.
 template <typename Visit>
 void each_tile(const IndexedArray& array, const std::vector<IndexRange>& wanted, Visit visit) {
+  // An array without elements has no grid, whichever of its dimensions is 0.
+  const auto is_empty = [](const IndexRange& range) { return range.start >= range.limit; };
+  if (std::any_of(wanted.begin(), wanted.end(), is_empty)) return;
   std::vector<std::size_t> begin, end, at;
   for (std::size_t dim = 0; dim < wanted.size(); ++dim) {
-    if (wanted[dim].start >= wanted[dim].limit) return;
     const Shape& starts = array.starts[dim];
     const auto last = std::lower_bound(starts.begin(), starts.end(), wanted[dim].limit);
     const auto first = std::upper_bound(starts.begin(), last, wanted[dim].start) - 1;

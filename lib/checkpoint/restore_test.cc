@@ -74,6 +74,27 @@ TEST(Restore, WithoutShardingsLiesAsTheTargetDoes) {
   EXPECT_TRUE(has_same_bits(restore(path, eval_shape([] { return sample_tree(); })), tree));
 }
 
+TEST(Restore, ArraysWithoutElements) {
+  const std::string folder = test_folder();
+  const std::string path = folder + "/saved";
+  const Tree tree{{"first", zeros({0, 3})},
+                  {"last", zeros({3, 0})},
+                  {"middle", zeros({2, 0, 3})},
+                  {"full", ones({2})}};
+  save(path, tree);
+  EXPECT_EQ(verify(path), std::vector<std::string>());
+  const Mesh mesh = make_mesh({{"a", 2}});
+  EXPECT_TRUE(has_same_bits(restore(path, tree), tree));
+  EXPECT_TRUE(has_same_bits(restore(path, tree, split(mesh, tree, {"a"})), tree));
+  save(path, device_put(tree, split(mesh, tree, {"a"})));
+  EXPECT_EQ(verify(path), std::vector<std::string>());
+  EXPECT_TRUE(has_same_bits(restore(path, tree), tree));
+  export_checkpoint(path, folder + "/exported");
+  Tree exported;
+  for (const auto& [name, x] : read_safetensors(folder + "/exported")) exported[name] = x;
+  EXPECT_TRUE(has_same_bits(exported, tree));
+}
+
 TEST(Restore, KeepsParametersKeysAndTheStateOfTheOptimizer) {
   struct Model {
     Param w;

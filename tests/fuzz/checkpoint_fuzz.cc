@@ -57,6 +57,8 @@ Tree saved_tree(std::int64_t step = 7) {
   };
   return {{"params/w", split(tessera::arange(step, step + 28, 1, tessera::DType::f32))},
           {"params/b", tessera::array<bool>({true, false, true}, {3})},
+          {"params/empty", tessera::zeros({2, 0, 3})},
+          {"params/none", split(tessera::zeros({3, 0}))},
           {"step", tessera::scalar(static_cast<std::int32_t>(step))}};
 }
 
