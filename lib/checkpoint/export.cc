@@ -1,4 +1,8 @@
 // Exports checkpoints to the formats of other frameworks.
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
@@ -96,6 +100,8 @@ void export_safetensors(const Export& work, std::int64_t file_bytes) {
 
 // --- Orbax: Zarr arrays of one chunk each, and _METADATA with the tree
 
+constexpr const char* kOrbaxTree = "_METADATA";
+
 const char* zarr_name(DType dtype) {
   return dtype == DType::bf16 ? "bfloat16" : data::npy_type(dtype);
 }
@@ -149,15 +155,55 @@ void write_zarr(const Export& work, const std::string& folder, const IndexedArra
   work.disk.sync_folder(work.target.place() + "/" + folder, work.target.path() + "/" + folder);
 }
 
+/// Orbax names the folder of an array by its keys, with dots between them.
+std::string orbax_folder(const std::vector<std::string>& keys) {
+  std::string folder;
+  for (const std::string& key : keys) folder += (folder.empty() ? "" : ".") + key;
+  return folder;
+}
+
+/// Throws UserError unless each array has a folder of its own and a place of its own in the tree.
+void check_orbax_names(const Export& work) {
+  const auto fail = [](const std::string& found, const std::string& wanted) {
+    throw UserError({.what = "export: an array cannot be written for Orbax",
+                     .found = found,
+                     .wanted = wanted,
+                     .cure = "export safetensors instead"});
+  };
+  std::map<std::string, std::string> by_folder;
+  std::set<std::string> names;
+  for (const auto& [name, array] : work.arrays) {
+    constexpr std::size_t kMostBytes = 255;  // of the name of a folder
+    const std::vector<std::string> keys = keys_of(name);
+    const std::string folder = orbax_folder(keys);
+    const bool has_all_keys = std::find(keys.begin(), keys.end(), "") == keys.end();
+    if (!has_all_keys || folder == "." || folder == ".." || folder == kOrbaxTree)
+      fail("the path `" + name + "`", "paths whose keys can name a folder");
+    if (folder.size() > kMostBytes)
+      fail(name.substr(0, 64) + "... of " + std::to_string(name.size()) + " bytes",
+           "paths of at most 255 bytes");
+    const auto [taken, is_new] = by_folder.try_emplace(folder, name);
+    if (!is_new)
+      fail(taken->second + " and " + name, "paths that differ when dots replace slashes");
+    names.insert(name);
+  }
+  for (const std::string& name : names) {
+    for (std::size_t end = name.find('/'); end != std::string::npos;
+         end = name.find('/', end + 1)) {
+      if (names.contains(name.substr(0, end)))
+        fail(name.substr(0, end) + " and " + name, "paths none of which continues another");
+    }
+  }
+}
+
 void export_orbax(const Export& work) {
+  check_orbax_names(work);
   Json tree = Json::object();
   for (const auto& [name, array] : work.arrays) {
-    std::string folder;
     std::string tuple;
     Json keys = Json::array();
     const std::vector<std::string> parts = keys_of(name);
     for (const std::string& key : parts) {
-      folder += (folder.empty() ? "" : ".") + key;
       tuple += (tuple.empty() ? "" : ", ") + python_text(key);
       keys.push_back({{"key", key}, {"key_type", 2}});
     }
@@ -165,13 +211,13 @@ void export_orbax(const Export& work) {
     tree["(" + tuple + ")"] = {
         {"key_metadata", keys},
         {"value_metadata", {{"value_type", "np.ndarray"}, {"skip_deserialize", false}}}};
-    write_zarr(work, folder, *array);
+    write_zarr(work, orbax_folder(parts), *array);
   }
-  work.write_file("_METADATA", dump_json({{"tree_metadata", tree},
-                                          {"use_ocdbt", false},
-                                          {"use_zarr3", false},
-                                          {"store_array_data_equal_to_fill_value", true},
-                                          {"custom_metadata", nullptr}}));
+  work.write_file(kOrbaxTree, dump_json({{"tree_metadata", tree},
+                                         {"use_ocdbt", false},
+                                         {"use_zarr3", false},
+                                         {"store_array_data_equal_to_fill_value", true},
+                                         {"custom_metadata", nullptr}}));
 }
 
 // --- one file of another program

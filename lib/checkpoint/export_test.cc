@@ -215,6 +215,40 @@ TEST(Export, WritesFilesThatImportArraysReads) {
   EXPECT_TRUE(has_same_bits(imported(ExportFormat::torch, "weights.pt"), with_dots));
 }
 
+/// The error of exporting arrays with these names; empty if there is none.
+std::string export_error(const std::string& folder, ExportFormat format,
+                         const std::vector<std::string>& names) {
+  Tree tree;
+  for (const std::string& name : names) tree[name] = ones({2});
+  fs::remove_all(folder + "/to");
+  save(folder + "/saved", tree);
+  try {
+    export_checkpoint(folder + "/saved", folder + "/to", {.format = format});
+    return {};
+  } catch (const UserError& error) {
+    EXPECT_FALSE(fs::exists(folder + "/to"));
+    return error.mistake().found + "; " + error.mistake().wanted;
+  }
+}
+
+TEST(Export, RefusesNamesThatBecomeEqual) {
+  const std::string folder = test_folder();
+  const std::string dots = "a.b and a/b; paths that differ when dots replace slashes";
+  EXPECT_EQ(export_error(folder, ExportFormat::torch, {"a.b", "a/b"}), dots);
+  EXPECT_EQ(export_error(folder, ExportFormat::torch, {"a", "a/b"}), "");
+  const auto orbax = [&](const std::vector<std::string>& names) {
+    return export_error(folder, ExportFormat::orbax, names);
+  };
+  EXPECT_EQ(orbax({"a.b", "a/b"}), dots);
+  EXPECT_EQ(orbax({"a", "a.c", "a/b/c"}), "a and a/b/c; paths none of which continues another");
+  for (const std::string name : {"/c", "a//c", ".", "..", "_METADATA"}) {
+    EXPECT_EQ(orbax({name}), "the path `" + name + "`; paths whose keys can name a folder");
+  }
+  EXPECT_EQ(orbax({std::string(256, 'x')}),
+            std::string(64, 'x') + "... of 256 bytes; paths of at most 255 bytes");
+  EXPECT_EQ(orbax({std::string(255, 'x'), ".a/b", "a.c/d"}), "");
+}
+
 TEST(Export, ArchivesOfMoreThanFourGigabytes) {
   const std::string path = test_folder() + "/wide.npz";
   std::string archive;

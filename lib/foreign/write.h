@@ -26,7 +26,8 @@ using Append = std::function<void(std::span<const std::byte>)>;
 /// Writes the format of np.savez, for np.load. bf16, which NumPy does not have, is written as
 /// elements of two bytes (`|V2`).
 void write_npz(const Sources& sources, const Append& append);
-/// Writes a dict of tensors, for torch.load. Dots replace the slashes in names.
+/// Writes a dict of tensors, for torch.load. Dots replace the slashes in names; throws UserError if
+/// two names then are equal.
 void write_torch(const Sources& sources, const Append& append);
 /// Writes nested maps, for flax.serialization.msgpack_restore. Throws UserError for an array of
 /// 4 GiB or more, and if the path of one array is a parent of the path of another.

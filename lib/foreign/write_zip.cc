@@ -1,5 +1,8 @@
 // Archives of stored files, and the two kinds of files that are such archives.
+#include <map>
 #include <zlib.h>
+
+#include <tessera/error.h>
 
 #include "data/little_endian.h"
 #include "data/npy_file.h"
@@ -160,8 +163,17 @@ std::string with_dots(std::string path) {
 
 void write_torch(const Sources& sources, const Append& append) {
   std::string items;
+  std::map<std::string, std::string> by_key;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    items += pickled(with_dots(sources[i].name)) + pickled_tensor(sources[i].type, i);
+    const std::string key = with_dots(sources[i].name);
+    const auto [taken, is_new] = by_key.try_emplace(key, sources[i].name);
+    if (!is_new) {
+      throw UserError({.what = "export: an array cannot be written for PyTorch",
+                       .found = taken->second + " and " + sources[i].name,
+                       .wanted = "paths that differ when dots replace slashes",
+                       .cure = "export safetensors instead"});
+    }
+    items += pickled(key) + pickled_tensor(sources[i].type, i);
   }
   const std::string pickle = std::string("\x80\x02", 2) + "}(" + items + "u.";
   ZipWriter zip(append);
