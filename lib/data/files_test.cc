@@ -152,6 +152,18 @@ TEST(Pickle, NeverRunsAnything) {
   }
 }
 
+TEST(Npy, RefusesElementsOfSeveralFields) {
+  std::string bytes = npy_bytes(arange(4));
+  bytes.replace(bytes.find("'<i4'"), 5, "[('', '<i4')]");
+  bytes.erase(bytes.find("        "), 8);  // the header keeps its size
+  try {
+    read_npy(written("x.npy", bytes));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(error.mistake().found.find("the type `[('', '<i4')]"), std::string::npos);
+  }
+}
+
 TEST(Npy, ReadsTheTypesOfBatches) {
   for (const json& item : data_golden().at("npys")) {
     const std::string bytes = from_hex(item.at("bytes"));

@@ -35,9 +35,7 @@ class HeaderParser {
     std::memcpy(&size, bytes_.data() + 8, is_long ? 4 : 2);
     if (size > bytes_.size() - begin) fail(8, "a header that is longer than the file");
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + begin, size);
-    NpyHeader header{.type = std::string(between(text, "'descr':", '\'', '\'')),
-                     .shape = {},
-                     .begin = begin + size};
+    NpyHeader header{.type = std::string(type_of(text)), .shape = {}, .begin = begin + size};
     if (std::find(reader_.types.begin(), reader_.types.end(), header.type) == reader_.types.end()) {
       fail(begin, "the type `" + header.type.substr(0, 32) + "`", cure_of_type(header.type));
     }
@@ -78,6 +76,17 @@ class HeaderParser {
     const std::size_t end = begin == std::string_view::npos ? begin : text.find(to, begin + 1);
     if (end == std::string_view::npos) return {};
     return text.substr(begin + 1, end - begin - 1);
+  }
+
+  /// The quoted type. A type of several fields is not quoted: then this is the text of its header,
+  /// which is no type that a reader takes.
+  static std::string_view type_of(std::string_view header) {
+    constexpr std::string_view kName = "'descr':";
+    const std::size_t at = header.find(kName);
+    const std::size_t begin =
+        at == std::string_view::npos ? at : header.find_first_not_of(' ', at + kName.size());
+    if (begin == std::string_view::npos) return {};
+    return header[begin] == '\'' ? between(header, kName, '\'', '\'') : header.substr(begin);
   }
 
   Shape shape_of(std::string_view text) const {
