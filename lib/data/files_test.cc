@@ -193,7 +193,7 @@ TEST(Npy, IsWrittenAsNumpyWritesIt) {
     EXPECT_EQ(npy_bytes(read_npy(written("x.npy", bytes))), bytes);
   }
   for (const DType dtype : {DType::boolean, DType::i32, DType::u32, DType::f32}) {
-    for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3, 4}}) {
+    for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3, 4}, Shape{0, 3}, Shape{3, 0}}) {
       const Array x = astype(reshape(arange(num_elements(shape)), shape) > 1, dtype);
       const Array again = read_npy(written("x.npy", npy_bytes(x)));
       EXPECT_EQ(again.type(), x.type());

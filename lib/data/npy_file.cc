@@ -171,7 +171,7 @@ Array read_npy(const std::string& path) {
   static const NpyReader reader = [] {
     NpyReader all{.types = {},
                   .least_rank = 0,
-                  .takes_empty = false,
+                  .takes_empty = true,
                   .wanted = "an array of bool, integers or floats, in little-endian order",
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "
