@@ -1,5 +1,6 @@
 // Reads safetensors files: one, or several with an index.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -20,17 +21,17 @@ constexpr const char* kReader = "read_safetensors";
 constexpr const char* kFileName = "model.safetensors";
 constexpr const char* kIndexEnd = ".safetensors.index.json";
 
-/// The files that an index lists: their names, relative to its folder. Throws BadText.
-std::set<std::string> files_of_index(const std::string& text) {
+/// The tensors that an index lists in each file. Files are relative to its folder. Throws BadText.
+std::map<std::string, std::vector<std::string>> files_of_index(const std::string& text) {
   const Json index = parse_json(text);
   const Json& map = member(index, "weight_map");
   if (!map.is_object()) throw BadText("weight_map is not an object");
-  std::set<std::string> files;
+  std::map<std::string, std::vector<std::string>> files;
   for (const auto& [name, file] : map.items()) {
     const std::string path = text_at(map, name);
     if (path.empty() || path.find('/') != std::string::npos)
       throw BadText("weight_map names a file that is not beside the index");
-    files.insert(path);
+    files[path].push_back(name);
   }
   return files;
 }
@@ -103,13 +104,25 @@ class TensorFiles {
 
  private:
   void add_indexed(const std::string& index) {
-    std::set<std::string> names;
+    std::map<std::string, std::vector<std::string>> files;
     try {
-      names = files_of_index(InputFile(kReader, index).text());
+      files = files_of_index(InputFile(kReader, index).text());
     } catch (const BadText& error) {
       throw unreadable(index, error.what(), where_);
     }
-    for (const std::string& name : names) add(parent_of(index) + "/" + name);
+    for (const auto& [file, names] : files) {
+      const std::string path = parent_of(index) + "/" + file;
+      const auto first = static_cast<std::ptrdiff_t>(tensors_.size());
+      add(path);
+      std::set<std::string_view> found;
+      for (auto each = tensors_.begin() + first; each != tensors_.end(); ++each)
+        found.insert(each->entry.name);
+      for (const std::string& name : names) {
+        if (!found.contains(name))
+          throw unreadable(path, ("it does not have " + name + ", which the index lists").c_str(),
+                           where_);
+      }
+    }
   }
   void add(const std::string& path) {
     auto file = std::make_unique<InputFile>(kReader, path);

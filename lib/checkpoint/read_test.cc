@@ -165,5 +165,19 @@ TEST(ReadSafetensors, RefusesANameInTwoFiles) {
   EXPECT_THROW(read_safetensors(folder), UserError);
 }
 
+TEST(ReadSafetensors, RefusesAnIndexThatListsMoreThanItsFilesHave) {
+  const std::string folder = test_folder();
+  write_safetensors(folder + "/a.safetensors", {{"x", ones({1})}});
+  write_file(folder + "/model.safetensors.index.json",
+             R"({"weight_map":{"x":"a.safetensors","y":"a.safetensors"}})");
+  try {
+    read_safetensors(folder);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.mistake().found,
+              folder + "/a.safetensors: it does not have y, which the index lists");
+  }
+}
+
 }  // namespace
 }  // namespace tessera::checkpoint
