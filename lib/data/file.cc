@@ -2,20 +2,28 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace tessera::data {
 
 std::optional<std::vector<std::uint8_t>> read_bytes(const std::string& path) {
+  // The size is only a hint: a pipe has none, and a file may grow.
+  constexpr std::size_t kBlock = 1 << 16;
+  std::error_code failed;
+  const std::uintmax_t size = std::filesystem::file_size(path, failed);
+  std::vector<std::uint8_t> bytes(failed ? kBlock : static_cast<std::size_t>(size) + 1);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::vector<std::uint8_t> bytes;
-  std::vector<char> block(1 << 16);
+  std::size_t found = 0;
   while (file.good()) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    bytes.insert(bytes.end(), block.begin(), block.begin() + file.gcount());
+    if (found == bytes.size()) bytes.resize(2 * found);
+    file.read(reinterpret_cast<char*>(bytes.data()) + found,
+              static_cast<std::streamsize>(bytes.size() - found));
+    found += static_cast<std::size_t>(file.gcount());
   }
   if (!file.eof()) return std::nullopt;
+  bytes.resize(found);
   return bytes;
 }
 
