@@ -111,6 +111,15 @@ TEST(StableHloErrors, AFunctionThatTheIrLacks) {
             "  cure:   rewrite this line of the program with other functions");
 }
 
+TEST(StableHloErrors, AProgramForSeveralShapes) {
+  EXPECT_EQ(import_error_of("symbolic_shape"),
+            "stablehlo: the shapes of the program are not fixed\n"
+            "  found:  a value of type tensor<?x3xf32>\n"
+            "  wanted: a program for arrays of certain shapes\n"
+            "  cure:   export it with arguments of fixed shapes, without "
+            "jax.export.symbolic_shape");
+}
+
 TEST(StableHloErrors, AComparisonInAWeakOrder) {
   EXPECT_EQ(import_error_of("weak_order"),
             "stablehlo: this use of vhlo.compare_v1 is not supported\n"

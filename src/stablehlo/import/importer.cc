@@ -153,6 +153,16 @@ bool is_complex(const bytecode::Type& type) {
          type.types[0]->kind == bytecode::Type::Kind::complex;
 }
 
+[[noreturn]] void fail_dynamic(const ModuleContext& context, const Operation& op,
+                               const bytecode::Type& type) {
+  throw UserError({.what = "stablehlo: the shapes of the program are not fixed",
+                   .where = line_of(context, op),
+                   .found = "a value of type " + bytecode::plain_text(type),
+                   .wanted = "a program for arrays of certain shapes",
+                   .cure = "export it with arguments of fixed shapes, without "
+                           "jax.export.symbolic_shape"});
+}
+
 Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
   const bytecode::Type& type = *context.module.value_types[value];
   if (type.name == "token") return token_type();
@@ -163,7 +173,7 @@ Type type_of(const ModuleContext& context, ValueNumber value, const Operation& o
   const std::optional<DType> dtype = dtype_of_name(is_array ? element->name : "");
   if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));
   for (const std::int64_t size : type.shape) {
-    if (size < 0) fail_unsupported(context, op, "a dynamic size");
+    if (size < 0) fail_dynamic(context, op, type);
   }
   Type result{.dtype = *dtype, .shape = type.shape};
   if (has_parts) result.shape.push_back(2);

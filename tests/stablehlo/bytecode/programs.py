@@ -602,6 +602,15 @@ def calls_of_lapack():
     add("hessenberg", lambda x: jax.scipy.linalg.hessenberg(x), np.asarray(spd[0]))
 
 
+def unknown_sizes():
+    """A program for any number of rows, as jax.export writes it. It cannot be computed with."""
+    from jax import export
+
+    rows, = export.symbolic_shape("rows")
+    argument = jax.ShapeDtypeStruct((rows, 3), np.float32)
+    add("symbolic_shape", jax.jit(lambda x: x * 2), argument)
+
+
 for family in (
     bodies,
     complex_numbers,
@@ -619,6 +628,7 @@ for family in (
     linear_algebra,
     training,
     calls_of_lapack,
+    unknown_sizes,
 ):
     family()
 if len(jax.devices()) >= 8:
