@@ -52,7 +52,8 @@ std::vector<Array> read_inputs(const RunFlags& flags, const ImportedProgram& pro
                      .found = list_of(found),
                      .wanted = list_of(wanted),
                      .cure = "give one file per argument, in the order in which JAX flattens the "
-                             "arguments"});
+                             "arguments. jax.export drops arguments that are not used, unless "
+                             "the function is jax.jit(f, keep_unused=True)"});
   }
   if (mesh.axes().empty()) return inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -222,7 +222,8 @@ TEST_F(RunCommand, TellsWhatIsWrong) {
                 to_string(import_stablehlo(contents(program)).arguments()[0]) +
                 "\n"
                 "  cure:   give one file per argument, in the order in which JAX flattens the "
-                "arguments\n");
+                "arguments. jax.export drops arguments that are not used, unless the function is "
+                "jax.jit(f, keep_unused=True)\n");
   EXPECT_NE(run("missing.mlirbc").stderr_text.find("run: the program cannot be read"),
             std::string::npos);
   std::ofstream(folder_ / "text") << "no module";
