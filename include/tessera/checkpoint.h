@@ -59,13 +59,14 @@ struct FileTensor {
   std::string name;
   std::string dtype;  // as in the file: F32, F16, I64, ...
   Shape shape;
+  std::string problem = {};  // why it cannot be read; empty if it can
 };
 /// What read_safetensors reads.
 struct ReadOptions {
   std::vector<std::string> names = {};  // all of these must exist; empty: everything
   bool f16_as_f32 = false;              // whether f16 tensors become f32 arrays
-  /// Receives the tensors that are skipped because arrays do not support their dtype. If `names`
-  /// lists such a tensor, it is an error instead.
+  /// Receives the tensors that are skipped because they cannot be read, mostly because arrays do
+  /// not support their dtype. If `names` lists such a tensor, it is an error instead.
   std::vector<FileTensor>* left = nullptr;
 };
 /// The arrays of a safetensors file, sorted by name. F8_E4M3 and F8_E5M2 become bf16, which has all
@@ -80,8 +81,8 @@ std::vector<FileTensor> list_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
 /// Reads the files of other programs: np.savez, torch.save, Flax's MessagePack, or whatever
-/// read_safetensors reads. The content decides the format. Nested keys are joined. No code in a
-/// file is run.
+/// read_safetensors reads. The content decides the format. Nested keys are joined; it is an error
+/// if two arrays get the same name. No code in a file is run.
 std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options = {},
                                       std::source_location where = std::source_location::current());
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -20,11 +19,17 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
 /// The value of each byte as a float of 8 bits: F8_E4M3 or F8_E5M2 of the safetensors format. bf16
 /// has all of these values. Empty for other dtypes.
 std::vector<bfloat16> float8_values(const std::string& dtype);
-/// Which tensors of a file the options ask for; sets options.left. Throws UserError if one is
-/// missing, or if `reads` is false for its dtype.
+/// The `problem` of a tensor whose dtype no array has.
+inline constexpr const char* kNoSuchDtype = "arrays cannot have this dtype";
+/// The function that reads a file, for messages.
+struct TensorReader {
+  std::string name;
+  std::string cure;  // how to list the tensors of the file
+};
+/// Which tensors of a file the options ask for; sets options.left. Throws UserError if one of the
+/// names is missing, or is that of a tensor with a problem.
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
-                                 const ReadOptions& options,
-                                 const std::function<bool(const std::string& dtype)>& reads,
+                                 const ReadOptions& options, const TensorReader& reader,
                                  const std::source_location& where);
 /// Converts a tensor that was read to what the options ask for.
 Array as_wanted(const Array& read, const ReadOptions& options);

@@ -60,9 +60,12 @@ struct Found {
   HeaderEntry entry;
 
   FileTensor tensor() const {
+    const std::string& other = entry.foreign;
+    const bool is_known = other.empty() || !float8_values(other).empty();
     return {.name = entry.name,
-            .dtype = entry.foreign.empty() ? safetensors_name(entry.type.dtype) : entry.foreign,
-            .shape = entry.type.shape};
+            .dtype = other.empty() ? safetensors_name(entry.type.dtype) : other,
+            .shape = entry.type.shape,
+            .problem = is_known ? "" : kNoSuchDtype};
   }
 };
 
@@ -186,7 +189,8 @@ std::string some_of(const std::vector<std::string>& texts) {
 
 /// Throws UserError unless the file has all of the names.
 void check_wanted(const std::vector<FileTensor>& tensors, const std::string& path,
-                  const std::vector<std::string>& names, const std::source_location& where) {
+                  const std::vector<std::string>& names, const TensorReader& reader,
+                  const std::source_location& where) {
   std::set<std::string> known;
   for (const FileTensor& tensor : tensors) known.insert(tensor.name);
   std::vector<std::string> missing;
@@ -195,18 +199,25 @@ void check_wanted(const std::vector<FileTensor>& tensors, const std::string& pat
   }
   if (missing.empty()) return;
   const std::string meant = nearest(missing[0], {known.begin(), known.end()});
-  throw UserError({.what = "read_safetensors: the file does not have all of these tensors",
-                   .where = where,
-                   .found = path + " without " + some_of(missing),
-                   .wanted = "names of tensors in the file",
-                   .cure = meant.empty() ? "list_safetensors() lists the tensors"
-                                         : "did you mean '" + meant +
-                                               "'? list_safetensors() lists the tensors"});
+  throw UserError(
+      {.what = reader.name + ": the file does not have all of these tensors",
+       .where = where,
+       .found = path + " without " + some_of(missing),
+       .wanted = "names of tensors in the file",
+       .cure = meant.empty() ? reader.cure : "did you mean '" + meant + "'? " + reader.cure});
 }
 
-[[noreturn]] void refuse(const FileTensor& tensor, const std::source_location& where) {
+[[noreturn]] void refuse(const FileTensor& tensor, const TensorReader& reader,
+                         const std::source_location& where) {
+  if (tensor.problem != kNoSuchDtype) {
+    throw UserError({.what = reader.name + ": this tensor cannot be read",
+                     .where = where,
+                     .found = text_of(tensor) + ": " + tensor.problem,
+                     .wanted = "names of tensors that can be read",
+                     .cure = "leave it out of the names, or save it in a dict or list"});
+  }
   throw UserError(
-      {.what = "read_safetensors: the dtype of this tensor is not supported",
+      {.what = reader.name + ": the dtype of this tensor is not supported",
        .where = where,
        .found = text_of(tensor),
        .wanted = "one of BOOL, I8 to I64, U8 to U64, F8_E4M3, F8_E5M2, F16, BF16, F32, F64",
@@ -221,19 +232,18 @@ Array as_wanted(const Array& read, const ReadOptions& options) {
 }
 
 std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const std::string& path,
-                                 const ReadOptions& options,
-                                 const std::function<bool(const std::string& dtype)>& reads,
+                                 const ReadOptions& options, const TensorReader& reader,
                                  const std::source_location& where) {
-  check_wanted(tensors, path, options.names, where);
+  check_wanted(tensors, path, options.names, reader, where);
   const std::set<std::string> names(options.names.begin(), options.names.end());
   std::vector<bool> is_read;
   std::vector<FileTensor> left;
   for (const FileTensor& tensor : tensors) {
     const bool is_wanted = names.empty() || names.contains(tensor.name);
-    const bool is_known = reads(tensor.dtype);
-    if (is_wanted && !is_known && !names.empty()) refuse(tensor, where);
-    if (is_wanted && !is_known) left.push_back(tensor);
-    is_read.push_back(is_wanted && is_known);
+    const bool can_read = tensor.problem.empty();
+    if (is_wanted && !can_read && !names.empty()) refuse(tensor, reader, where);
+    if (is_wanted && !can_read) left.push_back(tensor);
+    is_read.push_back(is_wanted && can_read);
   }
   if (options.left != nullptr) *options.left = std::move(left);
   return is_read;
@@ -244,10 +254,8 @@ std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOpti
   const TensorFiles files(path, where);
   std::vector<FileTensor> listed;
   for (const Found& found : files.tensors()) listed.push_back(found.tensor());
-  const auto reads = [](const std::string& dtype) {
-    return find_safetensors_dtype(dtype).has_value() || !float8_values(dtype).empty();
-  };
-  const std::vector<bool> is_read = choose_tensors(listed, path, options, reads, where);
+  const TensorReader reader{.name = kReader, .cure = "list_safetensors() lists the tensors"};
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, reader, where);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < listed.size(); ++i) {
     if (!is_read[i]) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,13 @@ namespace tessera::foreign {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// Bytes of a file, which the caller keeps in memory, or bytes that reading made.
+struct Content {
+  std::span<const std::uint8_t> bytes;
+  std::shared_ptr<const Bytes> made = {};  // what `bytes` lie in, unless that is the file
+};
+Content content_of(Bytes bytes);
+
 /// How deeply values may be nested in a file. Reading uses stack space for every level.
 inline constexpr int kMostLevels = 64;
 
@@ -21,7 +29,8 @@ struct Tensor {
   std::string name;
   std::string dtype;  // as in safetensors files: F32, F16, I64, ...
   Shape shape;
-  Bytes elements;  // row-major, little-endian
+  Content elements;          // row-major, little-endian
+  std::string problem = {};  // why it cannot be read, if its dtype is not the reason
 };
 
 /// float32, int64, ...: the name in NumPy and, except for bool, in PyTorch.
@@ -36,14 +45,15 @@ std::size_t elements_bytes(const std::string& dtype, const Shape& shape);
 /// A file in a zip archive.
 struct ZipEntry {
   std::string name;
-  Bytes bytes;
+  Content content;
 };
 /// All files of an archive, in order. This and the functions below throw BadText for damaged files.
 std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive);
 
-/// The arrays of np.savez; `path` is for messages.
-std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path);
-/// The tensors of torch.save, named by keys and positions with dots between them.
+/// The arrays of np.savez; `path` is for messages. Arrays of other types have no elements.
+std::vector<Tensor> read_npz(const std::vector<ZipEntry>& entries, const std::string& path);
+/// The tensors of torch.save, named by keys and positions with dots between them. Tensors inside a
+/// call that is not run have a problem.
 std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries);
 /// The arrays of flax.serialization.to_bytes, named by keys with slashes between them.
 std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes);

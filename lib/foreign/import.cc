@@ -1,7 +1,9 @@
 // Reads the files of other programs by their kinds.
 #include <algorithm>
+#include <charconv>
 #include <cstring>
-#include <set>
+#include <map>
+#include <optional>
 
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
@@ -35,7 +37,99 @@ std::size_t elements_bytes(const std::string& dtype, const Shape& shape) {
   return is_empty ? 0 : total;
 }
 
-std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& path) {
+Content content_of(Bytes bytes) {
+  auto made = std::make_shared<const Bytes>(std::move(bytes));
+  return {.bytes = *made, .made = made};
+}
+
+namespace {
+
+/// The text behind a key of a header of NumPy, up to `end`; empty if there is none.
+std::string_view value_in(std::string_view header, std::string_view key, std::string_view end) {
+  const std::size_t at = header.find(key);
+  if (at == std::string_view::npos) return {};
+  header.remove_prefix(at + key.size());
+  return header.substr(0, std::min(header.find(end), header.size()));
+}
+
+/// What the header of an .npy file says, whichever type its array has.
+struct PlainHeader {
+  std::string_view type;
+  bool is_row_major;
+  Shape shape;
+  std::size_t begin;  // of the elements
+};
+
+/// Nothing if the header is not complete.
+std::optional<PlainHeader> plain_header(std::span<const std::uint8_t> file) {
+  const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
+  if (all.size() < 12 || !all.starts_with("\x93NUMPY")) return std::nullopt;
+  const bool is_long = file[6] > 1;
+  const std::size_t first = is_long ? 12 : 10;
+  std::uint32_t size = 0;
+  std::memcpy(&size, file.data() + 8, is_long ? 4 : 2);
+  if (size > all.size() - first) return std::nullopt;
+  const std::string_view text = all.substr(first, size);
+  std::string_view type = value_in(text, "'descr': ", ", 'fortran_order'");
+  if (type.size() > 2 && type.front() == '\'' && type.back() == '\'') {
+    type = type.substr(1, type.size() - 2);
+  }
+  if (type.empty() || text.find("'shape': (") == std::string_view::npos) return std::nullopt;
+  PlainHeader header{.type = type,
+                     .is_row_major = text.find("'fortran_order': False") != std::string_view::npos,
+                     .shape = {},
+                     .begin = first + size};
+  std::string_view sizes = value_in(text, "'shape': (", ")");
+  while (!sizes.empty()) {
+    std::int64_t extent = 0;
+    const auto [end, error] = std::from_chars(sizes.data(), sizes.data() + sizes.size(), extent);
+    if (error != std::errc() || extent < 0) return std::nullopt;
+    header.shape.push_back(extent);
+    sizes.remove_prefix(static_cast<std::size_t>(end - sizes.data()));
+    sizes.remove_prefix(std::min(sizes.find_first_not_of(", "), sizes.size()));
+  }
+  return header;
+}
+
+/// The dtype of a type that the reader takes.
+std::string dtype_of_npy(std::string_view type) {
+  const auto* dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
+                                   [&](DType each) { return data::npy_type(each) == type; });
+  if (dtype == std::end(kAllDTypes)) dtype = std::find(std::begin(kAllDTypes), dtype, DType::bf16);
+  return checkpoint::safetensors_name(*dtype);
+}
+
+/// The array of an .npy file.
+Tensor npy_tensor(const ZipEntry& entry, const std::string& path, const data::NpyReader& reader) {
+  Tensor tensor;
+  tensor.name = entry.name.substr(0, entry.name.size() - 4);
+  const std::optional<PlainHeader> plain = plain_header(entry.content.bytes);
+  const bool is_known = plain && std::find(reader.types.begin(), reader.types.end(), plain->type) !=
+                                     reader.types.end();
+  if (plain && !is_known) {  // is listed, but not read
+    tensor.dtype = std::string(plain->type.substr(0, 64));
+    tensor.shape = plain->shape;
+    return tensor;
+  }
+  if (plain && plain->is_row_major) {
+    tensor.dtype = dtype_of_npy(plain->type);
+    tensor.shape = plain->shape;
+    tensor.elements = entry.content;
+    tensor.elements.bytes = tensor.elements.bytes.subspan(plain->begin);
+    return tensor;
+  }
+  Bytes file(entry.content.bytes.begin(), entry.content.bytes.end());
+  const data::NpyHeader header = data::npy_header(file, path + "/" + entry.name, reader);
+  tensor.dtype = dtype_of_npy(header.type);
+  tensor.shape = header.shape;
+  tensor.elements = content_of(std::move(file));
+  tensor.elements.bytes = tensor.elements.bytes.subspan(header.begin);
+  return tensor;
+}
+
+}  // namespace
+
+std::vector<Tensor> read_npz(const std::vector<ZipEntry>& entries, const std::string& path) {
   data::NpyReader reader{.types = {"<V2"},  // another name of bf16
                          .least_rank = 0,
                          .takes_empty = true,
@@ -44,23 +138,15 @@ std::vector<Tensor> read_npz(std::vector<ZipEntry> entries, const std::string& p
                              "save the array as one of these types, for example as "
                              "array.astype(\"<f4\")"};
   for (const DType dtype : kAllDTypes) reader.types.push_back(data::npy_type(dtype));
-  std::vector<Tensor> tensors;
-  for (ZipEntry& entry : entries) {
+  std::map<std::string, Tensor> tensors;  // of files with equal names the last one counts
+  for (const ZipEntry& entry : entries) {
     if (!entry.name.ends_with(".npy")) continue;
-    const data::NpyHeader header = data::npy_header(entry.bytes, path + "/" + entry.name, reader);
-    const auto* dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes), [&](DType each) {
-      return data::npy_type(each) == header.type;
-    });
-    if (dtype == std::end(kAllDTypes))
-      dtype = std::find(std::begin(kAllDTypes), dtype, DType::bf16);
-    entry.bytes.erase(entry.bytes.begin(),
-                      entry.bytes.begin() + static_cast<std::ptrdiff_t>(header.begin));
-    tensors.push_back({.name = entry.name.substr(0, entry.name.size() - 4),
-                       .dtype = checkpoint::safetensors_name(*dtype),
-                       .shape = header.shape,
-                       .elements = std::move(entry.bytes)});
+    Tensor tensor = npy_tensor(entry, path, reader);
+    tensors[tensor.name] = std::move(tensor);
   }
-  return tensors;
+  std::vector<Tensor> found;
+  for (auto& [name, tensor] : tensors) found.push_back(std::move(tensor));
+  return found;
 }
 
 }  // namespace tessera::foreign
@@ -71,54 +157,96 @@ namespace {
 
 using foreign::Tensor;
 
-std::vector<Tensor> tensors_of(const std::string& path) {
-  const std::vector<std::uint8_t> bytes =
-      data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
+std::vector<Tensor> tensors_of(const foreign::Bytes& bytes, const std::string& path,
+                               const std::source_location& where) {
   const auto begins_with = [&](std::string_view start) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
         .starts_with(start);
   };
+  if (begins_with("\x93NUMPY")) {
+    throw UserError({.what = "import_arrays: the file has one array without a name",
+                     .where = where,
+                     .found = path + ", a file of numpy.save (.npy)",
+                     .wanted = "arrays with names, such as a file of numpy.savez (.npz)",
+                     .cure = "name the array: numpy.savez(\"x.npz\", name=numpy.load(\"x.npy\"))"});
+  }
   if (begins_with("\x80\x02\x8a\x0a"))
     throw BadText("it is in the format of PyTorch before version 1.6; save it again");
   if (!begins_with("PK\x03\x04")) return foreign::read_msgpack(bytes);
-  std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
+  const std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
   const bool is_npz = std::any_of(entries.begin(), entries.end(),
                                   [](const auto& entry) { return entry.name.ends_with(".npy"); });
-  return is_npz ? foreign::read_npz(std::move(entries), path) : foreign::read_torch(entries);
+  return is_npz ? foreign::read_npz(entries, path) : foreign::read_torch(entries);
 }
 
 Array array_of(const Tensor& tensor, DType dtype, const std::source_location& where) {
   const auto fill = [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
-    if (!elements.empty()) std::memcpy(elements.data(), tensor.elements.data(), elements.size());
+    if (elements.empty()) return;
+    std::memcpy(elements.data(), tensor.elements.bytes.data(), elements.size());
   };
   return make_array_from_callback({dtype, tensor.shape}, NamedSharding(), fill, where);
 }
 
 void check_tensor(const Tensor& tensor) {
+  const std::span<const std::uint8_t> elements = tensor.elements.bytes;
   const std::size_t bytes = foreign::element_bytes(tensor.dtype);
-  if (bytes > 0 && tensor.elements.size() != foreign::elements_bytes(tensor.dtype, tensor.shape))
+  if (bytes > 0 && elements.size() != foreign::elements_bytes(tensor.dtype, tensor.shape))
     throw BadText(tensor.name + " has the wrong number of bytes for its shape");
   const bool is_valid =
-      tensor.dtype != "BOOL" || std::all_of(tensor.elements.begin(), tensor.elements.end(),
-                                            [](std::uint8_t value) { return value <= 1; });
+      tensor.dtype != "BOOL" ||
+      std::all_of(elements.begin(), elements.end(), [](std::uint8_t value) { return value <= 1; });
   if (!is_valid) throw BadText("an element of " + tensor.name + " is neither true nor false");
+}
+
+void check_folder(const std::string& path, const std::source_location& where) {
+  for (const char* name : {"_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt"}) {
+    if (kind_of(path + "/" + name) != PathKind::file) continue;
+    throw UserError({.what = "import_arrays: checkpoints of Orbax can be written, but not read",
+                     .where = where,
+                     .found = path + ", which has " + name,
+                     .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of "
+                               "Flax",
+                     .cure = "restore it in Python with Orbax, and save the arrays with "
+                             "flax.serialization.to_bytes or numpy.savez"});
+  }
+}
+
+/// Keys such as `a.b` and `a` with `b` below it give the same name.
+void check_names_differ(const std::vector<NamedArray>& sorted, const std::string& path,
+                        const std::source_location& where) {
+  const auto twice = std::adjacent_find(
+      sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+  if (twice == sorted.end()) return;
+  throw UserError({.what = "import_arrays: two arrays of the file have the same name",
+                   .where = where,
+                   .found = path + " with two arrays `" + twice->name + "`",
+                   .wanted = "keys that give different names when they are joined",
+                   .cure = "save the file again with other keys, or ask only for other names"});
 }
 
 }  // namespace
 
 std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options,
                                       std::source_location where) {
+  if (kind_of(path) == PathKind::folder) check_folder(path, where);
   if (path.ends_with(".safetensors") || path.ends_with(".json") ||
       kind_of(path) == PathKind::folder) {
     return read_safetensors(path, options, where);
   }
+  const foreign::Bytes bytes =
+      data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
   std::vector<Tensor> tensors;
   std::vector<FileTensor> listed;
   try {
-    tensors = tensors_of(path);
+    tensors = tensors_of(bytes, path, where);
     for (const Tensor& tensor : tensors) {
-      check_tensor(tensor);
-      listed.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+      const bool is_known = find_safetensors_dtype(tensor.dtype).has_value();
+      listed.push_back({.name = tensor.name,
+                        .dtype = tensor.dtype,
+                        .shape = tensor.shape,
+                        .problem = tensor.problem});
+      if (listed.back().problem.empty() && !is_known) listed.back().problem = kNoSuchDtype;
+      if (listed.back().problem.empty()) check_tensor(tensor);
     }
   } catch (const BadText& error) {
     throw UserError(
@@ -128,10 +256,9 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
          .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of Flax",
          .cure = "save the arrays in one of these formats, for example as a state_dict"});
   }
-  const auto reads = [](const std::string& dtype) {
-    return find_safetensors_dtype(dtype).has_value();
-  };
-  const std::vector<bool> is_read = choose_tensors(listed, path, options, reads, where);
+  const TensorReader reader{.name = "import_arrays",
+                            .cure = "`tessera import " + path + "` lists the arrays"};
+  const std::vector<bool> is_read = choose_tensors(listed, path, options, reader, where);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_read[i]) continue;
@@ -141,6 +268,7 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
     tensors[i].elements = {};
   }
   sort_by_name(arrays);
+  check_names_differ(arrays, path, where);
   return arrays;
 }
 

@@ -6,7 +6,10 @@
 
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
+#include <tessera/ops.h>
 
+#include "data/npy_file.h"
+#include "foreign/write.h"
 #include "tests/cases/source_dir.h"
 
 namespace tessera::checkpoint {
@@ -82,7 +85,8 @@ std::string contents(const std::string& path) {
 }
 
 TEST(Import, RefusesFilesThatAreCutOrChanged) {
-  for (const char* name : {"stored.npz", "deflated.npz", "torch.pt", "flax.msgpack"}) {
+  for (const char* name :
+       {"stored.npz", "deflated.npz", "types.npz", "torch.pt", "training4.pt", "flax.msgpack"}) {
     const std::string whole = contents(golden(name));
     for (std::size_t size = 0; size < whole.size(); size += 1 + size / 10) {
       EXPECT_THROW(imported(written(name, whole.substr(0, size))), UserError) << name << size;
@@ -113,8 +117,197 @@ TEST(Import, RunsNothing) {
     imported(path);
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_EQ(error.mistake().found, path + ": the pickle calls posix system, which is not run");
+    EXPECT_EQ(error.mistake().found, path +
+                                         ": the pickle calls posix.system, which is not run, and "
+                                         "has no tensors outside of such calls");
   }
+}
+
+std::map<std::string, std::string> problems_of(const std::vector<FileTensor>& left) {
+  std::map<std::string, std::string> problems;
+  for (const FileTensor& tensor : left) {
+    problems[tensor.name + " " + tensor.dtype + to_string(tensor.shape)] = tensor.problem;
+  }
+  return problems;
+}
+
+/// The error for arrays that are asked for by name.
+std::string refusal(const std::string& path, const std::vector<std::string>& names) {
+  try {
+    import_arrays(path, {.names = names});
+    return {};
+  } catch (const UserError& error) {
+    return error.mistake().what + "; " + error.mistake().found;
+  }
+}
+
+TEST(Import, ReadsTheTensorsBesideOtherValues) {
+  for (const char* name : {"training2.pt", "training4.pt"}) {
+    std::vector<FileTensor> left;
+    const Arrays arrays = imported(golden(name), &left);
+    ASSERT_EQ(arrays.size(), 3U) << name;
+    const Array ones_of_2 = array<float>({1, 1});
+    EXPECT_TRUE(
+        array_equal(arrays.at("model.weight"), reshape(arange(0, 6, 1, DType::f32), {2, 3})))
+        << name;
+    EXPECT_TRUE(array_equal(arrays.at("optimizer.state.0.momentum_buffer"), ones({2, 3})));
+    EXPECT_TRUE(array_equal(arrays.at("by_name.hidden.0"), ones_of_2)) << name;
+    const std::string call = "it is inside a call of argparse.Namespace, which is not run";
+    EXPECT_EQ(problems_of(left),
+              (std::map<std::string, std::string>{
+                  {"arguments.2.start F32[2,3]", call},
+                  {"? F32[1]", "its key is neither a string nor a whole number"}}))
+        << name;
+    EXPECT_EQ(refusal(golden(name), {"arguments.2.start"}),
+              "import_arrays: this tensor cannot be read; arguments.2.start F32[2,3]: " + call);
+  }
+}
+
+TEST(Import, ReadsTensorsThatAreStoredInOtherWays) {
+  EXPECT_EQ(imported(golden("negated.pt")).at("negated").to_vector<float>(),
+            (std::vector<float>{-1, -2, -3}));
+  EXPECT_EQ(imported(golden("big.pt")).at("x").to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{1, -2, 3, 1 << 20}));
+}
+
+TEST(Import, LeavesOtherTypesOfNumPy) {
+  std::vector<FileTensor> left;
+  const std::string path = golden("types.npz");
+  EXPECT_EQ(imported(path, &left).size(), 1U);
+  const std::string problem = "arrays cannot have this dtype";
+  EXPECT_EQ(problems_of(left),
+            (std::map<std::string, std::string>{{"fields [('a', '<f4'), ('b', '<i4')][2]", problem},
+                                                {"names <U2[2]", problem},
+                                                {"big >f4[2,2]", problem},
+                                                {"complex <c8[1]", problem},
+                                                {"object |O[1]", problem},
+                                                {"day <M8[D][1]", problem}}));
+  EXPECT_EQ(refusal(path, {"weight"}), "");
+  EXPECT_EQ(refusal(path, {"weight", "names"}),
+            "import_arrays: the dtype of this tensor is not supported; names <U2[2]");
+}
+
+// --- files that no program writes
+
+/// Values in the language of pickles.
+std::string text_value(const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::string bytes = "X";
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(size >> 8 * i & 0xFF);
+  return bytes + text;
+}
+/// A call of torch._utils with these arguments.
+std::string torch_call(const std::string& function, const std::string& arguments) {
+  return "ctorch._utils\n" + function + "\n(" + arguments + "tR";
+}
+/// A tensor u8[size] in the file `0`.
+std::string bytes_value(const std::string& size) {
+  const std::string storage =
+      "(" + text_value("storage") + "ctorch\nByteStorage\n" + text_value("0") + "NNtQ";
+  return torch_call("_rebuild_tensor_v2", storage + std::string("K\0(", 3) + size + "t(K\1tNN");
+}
+/// An archive with a pickle and the file `0` of so many bytes.
+std::string torch_file(const std::string& name, const std::string& pickle, std::size_t size = 1) {
+  std::string archive;
+  foreign::ZipWriter zip([&](std::span<const std::byte> bytes) {
+    archive.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  zip.add("a/data.pkl", std::as_bytes(std::span(pickle)));
+  zip.add("a/data/0", std::vector<std::byte>(size));
+  zip.finish();
+  return written(name, archive);
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(Import, RefusesATensorThatIsRepeatedTooOften) {
+  const std::string million("J\x00\x00\x10\x00", 5);
+  const auto file_with = [&](int times) {
+    const std::string rest = repeated("h\1", times);
+    return torch_file("bomb.pt", "]q\2(" + bytes_value(million) + "q\1" + rest + "e.", 1 << 20);
+  };
+  EXPECT_EQ(imported(file_with(3)).size(), 4U);
+  EXPECT_NE(refusal(file_with(3000), {}).find("too often"), std::string::npos);
+}
+
+TEST(Import, RefusesListsThatRepeatEachOther) {
+  // Each list has the list before it twice.
+  std::string pickle = bytes_value(std::string("K\0", 2)) + "q\1";
+  for (char i = 1; i < 23; ++i) {
+    pickle += std::string("](h") + i + "h" + i + "eq" + static_cast<char>(i + 1);
+  }
+  EXPECT_NE(refusal(torch_file("laughs.pt", pickle + "."), {}).find("too often"),
+            std::string::npos);
+}
+
+TEST(Import, KeepsRepeatedNamesAndParametersSmall) {
+  // Each class is named after the class before it: the name would double in length.
+  EXPECT_NE(refusal(torch_file("names.pt", "ca\nb\n" + repeated("q\1h\1h\1\x93", 40) + "."), {})
+                .find("the name of a class is not a text"),
+            std::string::npos);
+  // A parameter of what is not a tensor is not copied, but left out.
+  const std::string list = "](" + repeated("N", 100'000) + "eq\1";
+  const std::string calls = repeated("ctorch._utils\n_rebuild_parameter\nh\1\x85R0", 100'000) +
+                            "}" + text_value("x") + bytes_value("K\1") + "s.";
+  EXPECT_EQ(imported(torch_file("parameters.pt", list + "0" + calls)).size(), 1U);
+}
+
+/// 1.5F as an array without dimensions, in an extension of 16 bytes.
+std::string scalar_of_flax(char kind) {
+  return std::string("\xd8") + kind + "\x93\x90\xa7" + "float32" +
+         std::string("\xc4\x04\0\0\xc0\x3f", 6);
+}
+
+std::string name_clash(const std::string& path) {
+  const std::string what = "import_arrays: two arrays of the file have the same name; ";
+  const std::string text = refusal(path, {});
+  return text.starts_with(what) ? text.substr(what.size() + path.size()) : text;
+}
+
+TEST(Import, RefusesKeysThatGiveTheSameName) {
+  const std::string x = bytes_value("K\1");
+  const std::string number = "K\1" + x + text_value("1") + x;
+  EXPECT_EQ(name_clash(torch_file("number.pt", "}(" + number + "u.")), " with two arrays `1`");
+  const std::string dot =
+      text_value("a.b") + x + text_value("a") + "}(" + text_value("b") + x + "u";
+  EXPECT_EQ(name_clash(torch_file("dot.pt", "}(" + dot + "u.")), " with two arrays `a.b`");
+  const std::string slash = "\x82\xa3" + std::string("a/b") + scalar_of_flax(1) + "\xa1" + "a" +
+                            "\x81\xa1" + "b" + scalar_of_flax(1);
+  EXPECT_EQ(name_clash(written("slash.msgpack", slash)), " with two arrays `a/b`");
+}
+
+TEST(Import, TakesTheLastOfEqualFiles) {
+  std::string archive;
+  foreign::ZipWriter zip([&](std::span<const std::byte> bytes) {
+    archive.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  for (const std::int32_t value : {1, 2}) {
+    const std::string file = data::npy_bytes(scalar(value));
+    zip.add("x.npy", std::as_bytes(std::span(file)));
+  }
+  zip.finish();
+  EXPECT_EQ(imported(written("twice.npz", archive)).at("x").item<int>(), 2);
+}
+
+TEST(Import, ReadsNumbersOfNumPyInMessagePack) {
+  const Arrays arrays = imported(written("scalar.msgpack", "\x81\xa1s" + scalar_of_flax(3)));
+  EXPECT_EQ(arrays.at("s").shape(), Shape{});
+  EXPECT_EQ(arrays.at("s").item<float>(), 1.5F);
+}
+
+TEST(Import, SaysWhatToDoWithOtherFiles) {
+  EXPECT_EQ(refusal(written("x.npy", data::npy_bytes(scalar(1))), {}).substr(0, 54),
+            "import_arrays: the file has one array without a name; ");
+  const std::string folder = ::testing::TempDir() + "/tessera_import_orbax";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/_METADATA") << "{}";
+  EXPECT_EQ(refusal(folder, {}),
+            "import_arrays: checkpoints of Orbax can be written, but not read; " + folder +
+                ", which has _METADATA");
 }
 
 }  // namespace

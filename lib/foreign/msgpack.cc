@@ -19,7 +19,8 @@ namespace {
 
 using checkpoint::BadText;
 
-constexpr std::uint8_t kArrayExtension = 1;
+constexpr std::uint8_t kArrayExtension = 1, kScalarExtension = 3;
+constexpr std::size_t kMostNameBytes = 4096;  // a long name could be repeated for many arrays
 
 /// The name in safetensors files of a dtype of NumPy; the name itself if there is none.
 std::string dtype_of_numpy(const std::string& name) {
@@ -36,6 +37,7 @@ class Reader {
   /// Adds the arrays of the value that begins here.
   void read(const std::string& name, int level, std::vector<Tensor>& tensors) {
     if (level > kMostLevels) throw BadText("it is nested too deeply");
+    if (name.size() > kMostNameBytes) throw BadText("a name has more than 4096 bytes");
     const std::uint8_t kind = peek();
     if (const std::optional<std::uint64_t> pairs = map_size(kind)) {
       for (std::uint64_t i = 0; i < *pairs; ++i) {
@@ -50,7 +52,9 @@ class Reader {
     } else if (const std::optional<std::uint64_t> size = extension_size(kind)) {
       const std::uint8_t type = number<std::uint8_t>();
       const auto content = take(*size);
-      if (type == kArrayExtension) tensors.push_back(Reader(content).array(name));
+      // A number of NumPy is written as an array without dimensions.
+      if (type == kArrayExtension || type == kScalarExtension)
+        tensors.push_back(Reader(content).array(name));
     } else {
       skip_plain(kind);
     }
@@ -108,10 +112,13 @@ class Reader {
     return std::nullopt;
   }
 
-  std::string text() {
+  std::span<const std::uint8_t> text_bytes() {
     const std::optional<std::uint64_t> size = text_size(peek());
     if (!size) throw BadText("a key is not a string");
-    const auto found = take(*size);
+    return take(*size);
+  }
+  std::string text() {
+    const auto found = text_bytes();
     return {found.begin(), found.end()};
   }
   std::int64_t whole_number() {
@@ -132,8 +139,7 @@ class Reader {
     Tensor tensor{.name = name, .dtype = {}, .shape = {}, .elements = {}};
     for (std::uint64_t i = 0; i < *rank; ++i) tensor.shape.push_back(whole_number());
     tensor.dtype = dtype_of_numpy(text());
-    const std::string elements = text();
-    tensor.elements.assign(elements.begin(), elements.end());
+    tensor.elements.bytes = text_bytes();
     return tensor;
   }
   /// Numbers, texts, nil and booleans.

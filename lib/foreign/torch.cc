@@ -1,12 +1,13 @@
 // Reads what torch.save writes: an archive with a pickle, whose tensors refer to other files of the
-// archive. The interpreter knows the operations that describe data, and five functions.
+// archive.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <map>
+#include <set>
 
 #include "checkpoint/json.h"
 #include "foreign/foreign.h"
+#include "foreign/unpickle.h"
 
 namespace tessera::foreign {
 
@@ -22,385 +23,285 @@ const char* storage_name(DType dtype) {
 namespace {
 
 using checkpoint::BadText;
-
-/// A value of the pickle. The Unpickler owns all of them: they may refer to each other in circles,
-/// and to any depth.
-struct Value;
-using Ref = Value*;
-struct Storage {
-  std::string dtype, key;
-};
-struct Value {
-  enum class Kind : std::uint8_t { none, number, text, list, dict, global, storage, tensor, mark };
-  Kind kind = Kind::none;
-  std::int64_t number = 0;
-  std::string text = {};        // also the name of a global
-  std::vector<Ref> items = {};  // a dict has keys and values in turns
-  Storage storage = {};
-  std::int64_t offset = 0;
-  Shape shape = {}, strides = {};
-};
 using Kind = Value::Kind;
 
-std::string dtype_of_storage(const std::string& name) {
+/// The dtype of a class such as torch.FloatStorage; the name of the class if there is none.
+std::string dtype_of_storage(const Value& type) {
   for (const DType dtype : kAllDTypes) {
     const char* const storage = storage_name(dtype);
-    if (storage != nullptr && name == std::string("torch ") + storage) {
+    if (storage != nullptr && type.is_global("torch", storage)) {
       return checkpoint::safetensors_name(dtype);
     }
   }
-  return name.substr(name.find(' ') + 1);
+  return std::string(type.text.substr(0, 64));
 }
 
-/// `torch uint16` -> U16; other names as they are.
-std::string dtype_named(const std::string& name) {
+/// `torch.uint16` -> U16; other names as they are.
+std::string dtype_named(const Value& type) {
   for (const DType dtype : kAllDTypes) {
     const bool has_name = storage_name(dtype) == nullptr;
-    if (has_name && name == std::string("torch ") + numpy_name(dtype)) {
+    if (has_name && type.is_global("torch", numpy_name(dtype))) {
       return checkpoint::safetensors_name(dtype);
     }
   }
-  return name.substr(name.find(' ') + 1);
+  return std::string(type.text.substr(0, 64));
 }
 
-class Unpickler {
- public:
-  explicit Unpickler(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+Shape sizes_in(const Value& list) {
+  constexpr std::size_t kMostDims = 64;  // of PyTorch
+  if (list.kind != Kind::list || list.items.size() > kMostDims)
+    throw BadText("the shape of a tensor is not a list of at most 64 sizes");
+  Shape sizes;
+  for (const Value* item : list.items) {
+    if (item->kind != Kind::number || item->number < 0)
+      throw BadText("a tensor has a size that is not a whole number of 0 or more");
+    sizes.push_back(item->number);
+  }
+  return sizes;
+}
 
-  Ref run() {
-    for (;;) {
-      const std::uint8_t code = byte();
-      if (code == '.') return pop();
-      step(code);
-    }
-  }
-
- private:
-  std::span<const std::uint8_t> take(std::uint64_t size) {
-    if (size > bytes_.size() - at_) throw BadText("the pickle is cut off");
-    const auto found = bytes_.subspan(at_, size);
-    at_ += size;
-    return found;
-  }
-  template <typename T>
-  T little() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
-    return value;
-  }
-  std::uint8_t byte() { return little<std::uint8_t>(); }
-  std::string text(std::uint64_t size) {
-    const auto found = take(size);
-    return {found.begin(), found.end()};
-  }
-  std::string line() {
-    std::string found;
-    for (std::uint8_t c = byte(); c != '\n'; c = byte()) found += static_cast<char>(c);
-    return found;
-  }
-
-  Ref pop() {
-    if (stack_.empty()) throw BadText("the pickle takes a value that is not there");
-    const Ref value = stack_.back();
-    stack_.pop_back();
-    return value;
-  }
-  void push(Value value) { stack_.push_back(&values_.emplace_back(std::move(value))); }
-  void push_number(std::int64_t number) { push({.kind = Kind::number, .number = number}); }
-  void push_text(std::string value) { push({.kind = Kind::text, .text = std::move(value)}); }
-  void push_list(std::vector<Ref> items) { push({.kind = Kind::list, .items = std::move(items)}); }
-  std::vector<Ref> last(std::size_t count) {
-    if (stack_.size() < count) throw BadText("the pickle takes a value that is not there");
-    std::vector<Ref> items(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-    stack_.resize(stack_.size() - count);
-    return items;
-  }
-  /// What was pushed after the last mark.
-  std::vector<Ref> from_mark() {
-    const auto mark = std::find_if(stack_.rbegin(), stack_.rend(),
-                                   [](const Value* value) { return value->kind == Kind::mark; });
-    if (mark == stack_.rend()) throw BadText("the pickle has no mark");
-    std::vector<Ref> items(mark.base(), stack_.end());
-    stack_.resize(stack_.size() - items.size() - 1);
-    return items;
-  }
-  /// Adds to the list or dict on the stack.
-  void extend(const std::vector<Ref>& items, Kind kind) {
-    if (stack_.empty() || stack_.back()->kind != kind || (kind == Kind::dict && items.size() % 2))
-      throw BadText("the pickle adds to what is neither list nor dict");
-    std::vector<Ref>& own = stack_.back()->items;
-    own.insert(own.end(), items.begin(), items.end());
-  }
-  void remember(std::uint64_t key) {
-    if (stack_.empty()) throw BadText("the pickle takes a value that is not there");
-    memo_[key] = stack_.back();
-  }
-  void recall(std::uint64_t key) {
-    const auto found = memo_.find(key);
-    if (found == memo_.end()) throw BadText("the pickle takes a value that is not there");
-    stack_.push_back(found->second);
-  }
-
-  void step(std::uint8_t code) {
-    if (!step_number(code) && !step_text(code) && !step_group(code)) step_other(code);
-  }
-  bool step_number(std::uint8_t code) {
-    switch (code) {
-      case 'K':
-        push_number(byte());
-        return true;
-      case 'M':
-        push_number(little<std::uint16_t>());
-        return true;
-      case 'J':
-        push_number(little<std::int32_t>());
-        return true;
-      case 0x88:
-      case 0x89:
-        push_number(code == 0x88 ? 1 : 0);
-        return true;
-      case 'G':  // a float: 8 bytes
-        take(8);
-        push({});
-        return true;
-      case 'N':
-        push({});
-        return true;
-      case 0x8A: {  // an integer of any size
-        const auto digits = take(byte());
-        if (digits.size() > 8) throw BadText("the pickle has a number of more than 64 bits");
-        std::uint64_t value = 0;
-        for (std::size_t i = 0; i < digits.size(); ++i) value |= std::uint64_t{digits[i]} << 8 * i;
-        const bool is_negative = !digits.empty() && digits.back() >= 0x80;
-        if (is_negative && digits.size() < 8) value |= ~std::uint64_t{0} << 8 * digits.size();
-        push_number(static_cast<std::int64_t>(value));
-        return true;
-      }
-      default:
-        return false;
-    }
-  }
-  bool step_text(std::uint8_t code) {
-    switch (code) {
-      case 'X':
-      case 'B':
-      case 'T':
-        push_text(text(little<std::uint32_t>()));
-        return true;
-      case 0x8C:
-      case 'C':
-      case 'U':
-        push_text(text(byte()));
-        return true;
-      case 'c': {
-        const std::string module = line();
-        push({.kind = Kind::global, .text = module + " " + line()});
-        return true;
-      }
-      case 0x93: {
-        const std::vector<Ref> names = last(2);
-        push({.kind = Kind::global, .text = names[0]->text + " " + names[1]->text});
-        return true;
-      }
-      default:
-        return false;
-    }
-  }
-  bool step_group(std::uint8_t code) {
-    switch (code) {
-      case '(':
-        push({.kind = Kind::mark});
-        return true;
-      case '}':
-        push({.kind = Kind::dict});
-        return true;
-      case ')':
-      case ']':
-        push_list({});
-        return true;
-      case 't':
-      case 'l':
-        push_list(from_mark());
-        return true;
-      case 0x85:
-      case 0x86:
-      case 0x87:
-        push_list(last(code - 0x84U));
-        return true;
-      case 's':
-        extend(last(2), Kind::dict);
-        return true;
-      case 'u':
-        extend(from_mark(), Kind::dict);
-        return true;
-      case 'a':
-        extend(last(1), Kind::list);
-        return true;
-      case 'e':
-        extend(from_mark(), Kind::list);
-        return true;
-      default:
-        return false;
-    }
-  }
-  void step_other(std::uint8_t code) {
-    switch (code) {
-      case 0x80:  // version
-        byte();
-        return;
-      case 0x95:  // frame
-        take(8);
-        return;
-      case 'q':
-        return remember(byte());
-      case 'r':
-        return remember(little<std::uint32_t>());
-      case 0x94:
-        return remember(memo_.size());
-      case 'h':
-        return recall(byte());
-      case 'j':
-        return recall(little<std::uint32_t>());
-      case '0':
-        pop();
-        return;
-      case 'Q':
-        return push(storage_of(*pop()));
-      case 'R': {
-        const std::vector<Ref> call = last(2);
-        return push(result_of(*call[0], *call[1]));
-      }
-      case 'b':  // attributes of a dict, such as the versions of modules
-        pop();
-        if (!stack_.empty() && stack_.back()->kind == Kind::dict) return;
-        break;
-      default:
-        break;
-    }
-    throw BadText("the pickle has an operation that does not describe data: byte " +
-                  std::to_string(code));
-  }
-
-  static Value storage_of(const Value& id) {
-    const bool is_right = id.kind == Kind::list && id.items.size() == 5 &&
-                          id.items[0]->text == "storage" && id.items[1]->kind == Kind::global &&
-                          id.items[2]->kind == Kind::text;
-    if (!is_right) throw BadText("the pickle refers to something that is not a storage");
-    return {.kind = Kind::storage,
-            .storage = {.dtype = dtype_of_storage(id.items[1]->text), .key = id.items[2]->text}};
-  }
-  static Shape numbers_of(const Value& list) {
-    Shape numbers;
-    for (const Value* item : list.items) {
-      if (item->kind != Kind::number || item->number < 0)
-        throw BadText("a tensor has a size that is not a whole number of 0 or more");
-      numbers.push_back(item->number);
-    }
-    return numbers;
-  }
-  static Value result_of(const Value& function, const Value& arguments) {
-    const std::vector<Ref>& given = arguments.items;
-    const bool is_v2 = function.text == "torch._utils _rebuild_tensor_v2" && given.size() >= 4;
-    const bool is_v3 = function.text == "torch._utils _rebuild_tensor_v3" && given.size() >= 7 &&
-                       given[6]->kind == Kind::global;
-    if (function.kind == Kind::global && (is_v2 || is_v3) && given[0]->kind == Kind::storage &&
-        given[1]->kind == Kind::number) {
-      Storage storage = given[0]->storage;
-      // Storages of newer dtypes are bytes; the tensor names its dtype.
-      if (is_v3) storage.dtype = dtype_named(given[6]->text);
-      return {.kind = Kind::tensor,
-              .storage = std::move(storage),
-              .offset = given[1]->number,
-              .shape = numbers_of(*given[2]),
-              .strides = numbers_of(*given[3])};
-    }
-    if (function.kind == Kind::global && function.text == "torch._utils _rebuild_parameter" &&
-        !given.empty()) {
-      return *given[0];
-    }
-    if (function.kind == Kind::global && function.text == "collections OrderedDict" &&
-        given.empty()) {
-      return {.kind = Kind::dict};
-    }
-    throw BadText("the pickle calls " + (function.text.empty() ? "an object" : function.text) +
-                  ", which is not run");
-  }
-
-  std::span<const std::uint8_t> bytes_;
-  std::size_t at_ = 0;
-  std::deque<Value> values_;
-  std::vector<Ref> stack_;
-  std::map<std::uint64_t, Ref> memo_;
+/// A tensor as the pickle describes it: a part of a storage.
+struct View {
+  std::string dtype;
+  std::string_view storage;
+  std::int64_t offset;
+  Shape shape, strides;
+  bool is_negated = false;
+  std::string problem = {};  // as in Tensor
 };
 
-/// Copies the elements of a tensor, which may lie anywhere in its storage.
-Tensor tensor_of(const Value& value, const std::string& name, const Bytes& storage) {
-  Tensor tensor{.name = name, .dtype = value.storage.dtype, .shape = value.shape, .elements = {}};
-  const std::size_t bytes = element_bytes(tensor.dtype);
-  if (bytes == 0) return tensor;
-  const std::size_t total = elements_bytes(tensor.dtype, tensor.shape);
-  if (total == 0) return tensor;
-  const auto most = static_cast<std::int64_t>(storage.size() / bytes);
-  std::int64_t last = value.offset;
-  bool fits = value.strides.size() == value.shape.size() && last >= 0 && last < most;
-  for (std::size_t i = 0; fits && i < value.shape.size(); ++i) {
+/// Tensors may be marked as the negative or the conjugate of what is stored.
+void read_flags(const Value& flags, View& view) {
+  for (std::size_t i = 0; i + 1 < flags.items.size(); i += 2) {
+    const Value& name = *flags.items[i];
+    const Value& value = *flags.items[i + 1];
+    const bool is_off = value.kind == Kind::number && value.number == 0;
+    if (flags.kind == Kind::dict && is_off) continue;
+    const bool is_float = view.dtype.find('F') != std::string::npos;
+    if (flags.kind == Kind::dict && name.text == "neg" && value.kind == Kind::number && is_float) {
+      view.is_negated = true;
+    } else {
+      view.problem =
+          "it is marked as `" + std::string(name.text.substr(0, 32)) + "`, which is not supported";
+    }
+  }
+}
+
+View view_of(const Value& tensor) {
+  const bool has_dtype = tensor.items[0]->text == "_rebuild_tensor_v3";
+  const std::vector<Value*>& given = tensor.items[1]->items;
+  const std::size_t least = has_dtype ? 7 : 4;
+  if (given.size() < least || given[0]->kind != Kind::storage || given[1]->kind != Kind::number ||
+      (has_dtype && given[6]->kind != Kind::global)) {
+    throw BadText("a tensor is described in an unknown way");
+  }
+  // Storages of newer dtypes are bytes; the tensor names its dtype.
+  View view{.dtype = has_dtype ? dtype_named(*given[6]) : dtype_of_storage(*given[0]->items[0]),
+            .storage = given[0]->text,
+            .offset = given[1]->number,
+            .shape = sizes_in(*given[2]),
+            .strides = sizes_in(*given[3])};
+  const std::size_t flags = has_dtype ? 7 : 6;
+  if (given.size() > flags) read_flags(*given[flags], view);
+  return view;
+}
+
+/// Throws BadText unless all elements of a view lie in a storage of so many bytes.
+void check_inside(const View& view, const std::string& name, std::size_t storage) {
+  const std::size_t bytes = element_bytes(view.dtype);
+  const auto most = static_cast<std::int64_t>(storage / bytes);
+  std::int64_t last = view.offset;
+  bool fits = view.strides.size() == view.shape.size() && last >= 0 && last < most;
+  for (std::size_t i = 0; fits && i < view.shape.size(); ++i) {
     std::int64_t reach = 0;
-    fits = !__builtin_mul_overflow(value.shape[i] - 1, value.strides[i], &reach) &&
+    fits = !__builtin_mul_overflow(view.shape[i] - 1, view.strides[i], &reach) &&
            !__builtin_add_overflow(last, reach, &last) && last < most;
   }
   if (!fits) throw BadText(name + " is not inside its storage");
   // Such a tensor could be of any size.
-  if (total > storage.size())
+  if (elements_bytes(view.dtype, view.shape) > storage)
     throw BadText(name + " repeats its elements; save a copy: x.contiguous()");
-  tensor.elements.resize(total);
-  Shape index(value.shape.size(), 0);
-  for (std::size_t at = 0; at < total; at += bytes) {
-    std::int64_t from = value.offset;
-    for (std::size_t i = 0; i < index.size(); ++i) from += index[i] * value.strides[i];
-    std::memcpy(tensor.elements.data() + at,
-                storage.data() + static_cast<std::size_t>(from) * bytes, bytes);
+}
+
+bool is_row_major(const View& view) {
+  std::int64_t stride = 1;
+  for (std::size_t i = view.shape.size(); i-- > 0;) {
+    if (view.shape[i] != 1 && view.strides[i] != stride) return false;
+    stride *= view.shape[i];
+  }
+  return true;
+}
+
+/// The elements of a view in row-major order. It must have some.
+template <std::size_t kBytes>
+Bytes gathered(const View& view, std::span<const std::uint8_t> storage, std::size_t total) {
+  Bytes elements(total);
+  Shape index(view.shape.size(), 0);
+  for (std::size_t at = 0; at < total; at += kBytes) {
+    std::int64_t from = view.offset;
+    for (std::size_t i = 0; i < index.size(); ++i) from += index[i] * view.strides[i];
+    std::memcpy(elements.data() + at, storage.data() + static_cast<std::size_t>(from) * kBytes,
+                kBytes);
     for (std::size_t i = index.size(); i-- > 0;) {
-      if (++index[i] < value.shape[i]) break;
+      if (++index[i] < view.shape[i]) break;
       index[i] = 0;
     }
   }
-  return tensor;
+  return elements;
 }
 
+Bytes gathered(const View& view, std::span<const std::uint8_t> storage, std::size_t total) {
+  const std::size_t bytes = element_bytes(view.dtype);
+  if (bytes == 1) return gathered<1>(view, storage, total);
+  if (bytes == 2) return gathered<2>(view, storage, total);
+  return bytes == 4 ? gathered<4>(view, storage, total) : gathered<8>(view, storage, total);
+}
+
+/// The elements of a tensor, which may lie anywhere in its storage.
+Content elements_of(const View& view, const std::string& name, const Content& storage,
+                    bool is_big_endian) {
+  const std::size_t bytes = element_bytes(view.dtype);
+  const std::size_t total = bytes == 0 ? 0 : elements_bytes(view.dtype, view.shape);
+  if (total == 0) return {};
+  check_inside(view, name, storage.bytes.size());
+  const bool is_as_stored = (!is_big_endian || bytes == 1) && !view.is_negated;
+  if (is_row_major(view) && is_as_stored) {
+    const auto begin = static_cast<std::size_t>(view.offset) * bytes;
+    return {.bytes = storage.bytes.subspan(begin, total), .made = storage.made};
+  }
+  Bytes elements = gathered(view, storage.bytes, total);
+  for (std::size_t at = 0; at < total; at += bytes) {
+    if (is_big_endian) std::reverse(&elements[at], &elements[at] + bytes);
+    if (view.is_negated) elements[at + bytes - 1] ^= 0x80;  // the sign
+  }
+  return content_of(std::move(elements));
+}
+
+/// Collects the tensors of a pickle and their elements.
 class Collector {
  public:
-  explicit Collector(const std::vector<ZipEntry>& entries, std::string folder)
-      : folder_(std::move(folder)) {
-    for (const ZipEntry& entry : entries) files_[entry.name] = &entry.bytes;
+  Collector(const std::vector<ZipEntry>& entries, std::string folder) : folder_(std::move(folder)) {
+    std::uint64_t size = 0;
+    for (const ZipEntry& entry : entries) {
+      files_[entry.name] = &entry.content;
+      size += entry.content.bytes.size();
+    }
+    // Tied weights and views of each other need a few copies, but not many.
+    constexpr std::uint64_t kMostCopies = 32, kAlways = std::uint64_t{64} << 20;
+    room_ = std::max(kAlways, kMostCopies * size);
+    const auto order = files_.find(folder_ + "byteorder");
+    if (order == files_.end()) return;
+    const std::span<const std::uint8_t> text = order->second->bytes;
+    const std::string_view name(reinterpret_cast<const char*>(text.data()), text.size());
+    if (name != "little" && name != "big") throw BadText("its byte order is unknown");
+    is_big_endian_ = name == "big";
   }
-  void collect(const Value& value, const std::string& name, int level) {
+
+  void collect(const Value& value, int level) {
     constexpr std::int64_t kMostValues = 10'000'000;
     if (level > kMostLevels || ++count_ > kMostValues) throw BadText("it is nested too deeply");
-    const auto below = [&](const std::string& key) {
-      return name.empty() ? key : name + "." + key;
-    };
     if (value.kind == Kind::tensor) {
-      const auto file = files_.find(folder_ + "data/" + value.storage.key);
-      if (file == files_.end()) throw BadText("the archive has no storage for " + name);
-      tensors.push_back(tensor_of(value, name, *file->second));
-    } else if (value.kind == Kind::dict) {
-      for (std::size_t i = 0; i + 1 < value.items.size(); i += 2) {
-        const Value& key = *value.items[i];
-        collect(*value.items[i + 1],
-                below(key.kind == Kind::number ? std::to_string(key.number) : key.text), level + 1);
-      }
-    } else if (value.kind == Kind::list) {
-      for (std::size_t i = 0; i < value.items.size(); ++i) {
-        collect(*value.items[i], below(std::to_string(i)), level + 1);
-      }
+      add(value, "");
+    } else if (value.kind == Kind::opaque) {
+      const std::string call = name_of_call(value);
+      if (first_call_.empty()) first_call_ = call;
+      list_hidden(value, "it is inside a call of " + call + ", which is not run", level);
+    } else if (value.kind == Kind::dict || value.kind == Kind::list) {
+      each_item(value, [&](const Value& item, bool has_name) {
+        if (has_name) {
+          collect(item, level + 1);
+        } else {
+          list_hidden(item, "its key is neither a string nor a whole number", level + 1);
+        }
+      });
     }
   }
-  std::vector<Tensor> tensors;
+  /// Throws BadText if a call is not run and no tensor can be read.
+  std::vector<Tensor> take() {
+    const bool has_any = std::any_of(tensors_.begin(), tensors_.end(),
+                                     [](const Tensor& tensor) { return tensor.problem.empty(); });
+    if (!has_any && !first_call_.empty()) {
+      throw BadText("the pickle calls " + first_call_ +
+                    ", which is not run, and has no tensors outside of such calls");
+    }
+    return std::move(tensors_);
+  }
 
  private:
+  static std::string name_of_call(const Value& call) {
+    const Value* const function = call.items.empty() ? nullptr : call.items[0];
+    if (function == nullptr || function->kind != Kind::global) return "an object";
+    return std::string(function->module.substr(0, 64)) + "." +
+           std::string(function->text.substr(0, 64));
+  }
+  /// Visits the items of a dict, list or call, with their keys or positions in the path.
+  template <typename Visit>
+  void each_item(const Value& value, Visit visit) {
+    const bool has_keys = value.kind == Kind::dict;
+    for (std::size_t i = has_keys ? 1 : 0; i < value.items.size(); i += has_keys ? 2 : 1) {
+      const Value position{.kind = Kind::number, .number = static_cast<std::int64_t>(i)};
+      const Value& key = has_keys ? *value.items[i - 1] : position;
+      path_.push_back(&key);
+      visit(*value.items[i], key.kind == Kind::number || key.kind == Kind::text);
+      path_.pop_back();
+    }
+  }
+  /// Adds the tensors of something that is not read itself.
+  void list_hidden(const Value& value, const std::string& problem, int level) {
+    if (level > kMostLevels || !listed_.insert(&value).second) return;
+    if (value.kind == Kind::tensor) return add(value, problem);
+    each_item(value, [&](const Value& item, bool) { list_hidden(item, problem, level + 1); });
+  }
+
+  std::string name() const {
+    std::string name;
+    for (const Value* key : path_) {
+      if (!name.empty()) name += '.';
+      if (key->kind == Kind::number) {
+        name += std::to_string(key->number);
+      } else if (key->kind == Kind::text) {
+        name += key->text;
+      } else {
+        name += '?';
+      }
+    }
+    return name;
+  }
+  /// A small file could have the same large tensor, or the same long name, any number of times.
+  void use_room(std::uint64_t bytes) {
+    if (bytes > room_)
+      throw BadText("its tensors repeat the same elements too often; save fewer copies of them");
+    room_ -= bytes;
+  }
+  void add(const Value& value, const std::string& problem) {
+    View view = view_of(value);
+    if (!problem.empty()) view.problem = problem;
+    std::uint64_t bytes = sizeof(Tensor) + view.problem.size() + 8 * view.shape.size();
+    for (const Value* key : path_) bytes += key->text.size() + 8;
+    use_room(bytes);
+    Tensor tensor;
+    tensor.name = name();
+    tensor.dtype = view.dtype;
+    tensor.shape = view.shape;
+    tensor.problem = view.problem;
+    if (tensor.problem.empty()) {
+      const auto file = files_.find(folder_ + "data/" + std::string(view.storage));
+      if (file == files_.end()) throw BadText("the archive has no storage for " + tensor.name);
+      tensor.elements = elements_of(view, tensor.name, *file->second, is_big_endian_);
+      use_room(tensor.elements.bytes.size());
+    }
+    tensors_.push_back(std::move(tensor));
+  }
+
   std::string folder_;
-  std::map<std::string, const Bytes*> files_;
+  std::map<std::string, const Content*> files_;
+  bool is_big_endian_ = false;
+  std::uint64_t room_ = 0;  // bytes that tensors may still take
   std::int64_t count_ = 0;
+  std::vector<const Value*> path_;
+  std::set<const Value*> listed_;
+  std::string first_call_;
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace
@@ -410,9 +311,9 @@ std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries) {
   for (const ZipEntry& entry : entries) {
     if (!entry.name.ends_with(kPickle)) continue;
     Collector collector(entries, entry.name.substr(0, entry.name.size() - kPickle.size()));
-    Unpickler unpickler(entry.bytes);
-    collector.collect(*unpickler.run(), "", 0);
-    return std::move(collector.tensors);
+    const Pickle pickle = read_pickle(entry.content.bytes);
+    collector.collect(*pickle.result, 0);
+    return collector.take();
   }
   throw BadText("the archive has neither NumPy arrays nor PyTorch tensors");
 }

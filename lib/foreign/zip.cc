@@ -104,19 +104,20 @@ class Archive {
     const std::uint64_t begin = sizes.offset + kLocalBytes +
                                 number<std::uint16_t>(sizes.offset + 26) +
                                 number<std::uint16_t>(sizes.offset + 28);
-    ZipEntry entry{.name = std::string(name.begin(), name.end()), .bytes = {}};
-    entry.bytes = unpacked(part(begin, sizes.packed), method, sizes.whole);
-    if (crc32_z(0, entry.bytes.data(), entry.bytes.size()) != checksum)
+    ZipEntry entry{.name = std::string(name.begin(), name.end()),
+                   .content = unpacked(part(begin, sizes.packed), method, sizes.whole)};
+    const std::span<const std::uint8_t> bytes = entry.content.bytes;
+    if (crc32_z(0, bytes.data(), bytes.size()) != checksum)
       throw BadText("the checksum of " + entry.name + " does not match");
     found.push_back(std::move(entry));
     return extra_end + number<std::uint16_t>(at + 32);
   }
 
-  static Bytes unpacked(std::span<const std::uint8_t> packed, std::uint16_t method,
-                        std::uint64_t size) {
+  static Content unpacked(std::span<const std::uint8_t> packed, std::uint16_t method,
+                          std::uint64_t size) {
     constexpr std::uint16_t kStored = 0, kDeflated = 8;
     constexpr std::uint64_t kMostRatio = 1032;  // of deflate
-    if (method == kStored && size == packed.size()) return {packed.begin(), packed.end()};
+    if (method == kStored && size == packed.size()) return {.bytes = packed};
     if (method != kDeflated || size > kMostBytes || size > packed.size() * kMostRatio)
       throw BadText("a file is compressed with an unknown method");
     Bytes bytes(size);
@@ -125,7 +126,7 @@ class Archive {
     const bool is_whole = inflated(stream, packed, bytes);
     inflateEnd(&stream);
     if (!is_whole) throw BadText("a compressed file is damaged");
-    return bytes;
+    return content_of(std::move(bytes));
   }
 
   /// zlib counts 32 bits at a time.

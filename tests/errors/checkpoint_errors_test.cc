@@ -8,6 +8,7 @@
 #include <tessera/checkpoint.h>
 #include <tessera/ops.h>
 
+#include "tests/cases/source_dir.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
@@ -298,6 +299,111 @@ TEST(CheckpointErrors, TensorOfADtypeThatArraysLack) {
             "  found:  x C64[1]\n"
             "  wanted: one of BOOL, I8 to I64, U8 to U64, F8_E4M3, F8_E5M2, F16, BF16, F32, F64\n"
             "  cure:   leave it out of the names, or convert the file");
+}
+
+TEST(CheckpointErrors, IndexOfATensorThatNoFileHas) {
+  const std::string folder = saved();
+  checkpoint::write_safetensors(folder + "/x.safetensors", {{"x", ones({2})}});
+  std::ofstream(folder + "/model.safetensors.index.json")
+      << R"({"weight_map":{"x":"x.safetensors","y":"x.safetensors"}})";
+  const Caught error = caught([&] { checkpoint::read_safetensors(folder); });
+  EXPECT_EQ(error.text,
+            "read_safetensors: the file cannot be read\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                folder +
+                "/x.safetensors: it does not have y, which the index lists\n"
+                "  wanted: a complete file in the safetensors format\n"
+                "  cure:   copy the file again from its source");
+}
+
+/// The error of exporting arrays with these names.
+std::string export_error(checkpoint::ExportFormat format, const std::vector<std::string>& names) {
+  Tree tree;
+  for (const std::string& name : names) tree[name] = ones({2});
+  const std::string run = saved();
+  checkpoint::save(run, tree);
+  return caught([&] { checkpoint::export_checkpoint(run, run + ".to", {.format = format}); }).text;
+}
+
+TEST(CheckpointErrors, ExportForPyTorchOfNamesThatBecomeEqual) {
+  EXPECT_EQ(export_error(checkpoint::ExportFormat::torch, {"a.b", "a/b"}),
+            "export: an array cannot be written for PyTorch\n"
+            "  found:  a.b and a/b\n"
+            "  wanted: paths that differ when dots replace slashes\n"
+            "  cure:   export safetensors instead");
+}
+
+TEST(CheckpointErrors, ExportForOrbaxOfANameThatIsNoFolder) {
+  EXPECT_EQ(export_error(checkpoint::ExportFormat::orbax, {".."}),
+            "export: an array cannot be written for Orbax\n"
+            "  found:  the path `..`\n"
+            "  wanted: paths whose keys can name a folder\n"
+            "  cure:   export safetensors instead");
+}
+
+TEST(CheckpointErrors, ImportOfATensorInsideACall) {
+  const std::string file = source_dir() / "tests/peers/golden/foreign/training2.pt";
+  const checkpoint::ReadOptions options{.names = {"arguments.2.start"}};
+  const Caught error = caught([&] { checkpoint::import_arrays(file, options); });
+  EXPECT_EQ(
+      error.text,
+      "import_arrays: this tensor cannot be read\n"
+      "  where:  <this line>\n"
+      "  found:  arguments.2.start F32[2,3]: it is inside a call of argparse.Namespace, which "
+      "is not run\n"
+      "  wanted: names of tensors that can be read\n"
+      "  cure:   leave it out of the names, or save it in a dict or list");
+}
+
+TEST(CheckpointErrors, ImportOfANameThatTwoArraysHave) {
+  const std::string file = saved() + "/x.msgpack";
+  // {"a/b": 0.0, "a": {"b": 0.0}}
+  const std::string number =
+      std::string("\xd8\x01\x93\x90\xa7") + "float32" + std::string("\xc4\x04\0\0\0\0", 6);
+  std::ofstream(file, std::ios::binary) << "\x82\xa3"
+                                        << "a/b" << number << "\xa1"
+                                        << "a"
+                                        << "\x81\xa1"
+                                        << "b" << number;
+  const Caught error = caught([&] { checkpoint::import_arrays(file); });
+  EXPECT_EQ(error.text,
+            "import_arrays: two arrays of the file have the same name\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                file +
+                " with two arrays `a/b`\n"
+                "  wanted: keys that give different names when they are joined\n"
+                "  cure:   save the file again with other keys, or ask only for other names");
+}
+
+TEST(CheckpointErrors, ImportOfAnArrayWithoutAName) {
+  const std::string file = saved() + "/x.npy";
+  std::ofstream(file, std::ios::binary) << "\x93NUMPY";
+  const Caught error = caught([&] { checkpoint::import_arrays(file); });
+  EXPECT_EQ(error.text,
+            "import_arrays: the file has one array without a name\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                file +
+                ", a file of numpy.save (.npy)\n"
+                "  wanted: arrays with names, such as a file of numpy.savez (.npz)\n"
+                "  cure:   name the array: numpy.savez(\"x.npz\", name=numpy.load(\"x.npy\"))");
+}
+
+TEST(CheckpointErrors, ImportOfAFolderOfOrbax) {
+  const std::string folder = saved();
+  std::ofstream(folder + "/_METADATA") << "{}";
+  const Caught error = caught([&] { checkpoint::import_arrays(folder); });
+  EXPECT_EQ(error.text,
+            "import_arrays: checkpoints of Orbax can be written, but not read\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                folder +
+                ", which has _METADATA\n"
+                "  wanted: safetensors, .npz, weights saved by torch.save, or MessagePack of Flax\n"
+                "  cure:   restore it in Python with Orbax, and save the arrays with "
+                "flax.serialization.to_bytes or numpy.savez");
 }
 
 }  // namespace

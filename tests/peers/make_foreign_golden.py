@@ -6,8 +6,12 @@
 MessagePack is written as flax.serialization.to_bytes does: an array is an extension of kind 1 that
 holds its shape, the name of its dtype, and its bytes.
 """
+import argparse
 import collections
 import os
+import pathlib
+import random
+import zipfile
 
 import msgpack
 import numpy as np
@@ -28,8 +32,61 @@ class Runs:
         return (os.system, ("true",))
 
 
+def training_state(weight):
+    """What training programs save beside the weights, and tensors inside of it."""
+    parameter = torch.nn.Parameter(weight.clone())
+    optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.9)
+    parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    rates = torch.optim.lr_scheduler.MultiStepLR(optimizer, [1, 1, 3])
+    by_name = collections.defaultdict(list)
+    by_name["hidden"].append(torch.ones(2))
+    return {"model": {"weight": weight}, "optimizer": optimizer.state_dict(),
+            "rates": rates.state_dict(), "by_name": by_name,
+            "random": [random.getstate(), np.random.RandomState(0).get_state()],
+            "loss": np.float32(0.5), "history": np.arange(3), "size": weight.shape,
+            "device": torch.device("cpu"), "dtype": torch.float32, "bytes": b"\xff\x00",
+            "seen": {1, 2}, "frozen": frozenset({3}), "number": 1 << 100, "path": pathlib.Path("x"),
+            "arguments": argparse.Namespace(rate=0.1, start=torch.zeros(2, 3)),
+            (1, 2): torch.ones(1)}
+
+
+def big_endian(path, to):
+    """Copies an archive with i32 tensors as a big-endian machine would have written it."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(to, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("byteorder"):
+                content = b"big"
+            if "/data/" in name:
+                content = np.frombuffer(content, "<i4").astype(">i4").tobytes()
+            target.writestr(name, content)
+
+
+def write_torch():
+    weight = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    for protocol in 2, 4:
+        path = os.path.join(OUT, f"training{protocol}.pt")
+        torch.save(training_state(weight), path, pickle_protocol=protocol)
+    x = torch.arange(1.0, 4.0)
+    torch.save({"negated": torch.complex(x, x).conj().imag}, os.path.join(OUT, "negated.pt"))
+    path = os.path.join(OUT, "little.pt")
+    torch.save({"x": torch.tensor([[1, -2], [3, 1 << 20]], dtype=torch.int32)}, path)
+    big_endian(path, os.path.join(OUT, "big.pt"))
+    os.remove(path)
+
+
+def write_other_types():
+    fields = np.array([(1, 2), (3, 4)], [("a", "<f4"), ("b", "<i4")])
+    np.savez(os.path.join(OUT, "types.npz"), weight=np.ones(3, np.float32), fields=fields,
+             names=np.array(["a", "bc"]), big=np.ones((2, 2), ">f4"), complex=np.ones(1, "c8"),
+             object=np.array([{}]), day=np.array(["2020-01-01"], "M8[D]"))
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
+    write_torch()
+    write_other_types()
     kernel = np.arange(12, dtype=np.float32).reshape(3, 4) / 8
     bias = np.array([1.5, -2, 65504], np.float16)
     steps = np.array([7], np.int64)

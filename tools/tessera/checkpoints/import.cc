@@ -41,7 +41,7 @@ std::vector<ImportRow> outcomes_of(const Imported& imported) {
   for (const checkpoint::FileTensor& tensor : imported.left) {
     rows.push_back({.name = tensor.name,
                     .type = tensor.dtype + to_string(tensor.shape),
-                    .outcome = "left out: arrays cannot have this dtype"});
+                    .outcome = "left out: " + tensor.problem});
   }
   return rows;
 }
