@@ -144,7 +144,7 @@ struct AttentionMask {
   std::int64_t after = -1;
   /// The number of keys, i32 [batch..]: keys from this position on are padding.
   std::optional<Array> lengths = {};
-  /// Added to the scores, f32 [batch.., heads, T, S], or bool: the keys seen. Any size may be 1.
+  /// Added to scores: [batch.., heads, T, S], any of them 1; f32, f64 for f64 q, or bool: is seen.
   std::optional<Array> bias = {};
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
   std::optional<AttentionDropout> dropout = {};
