@@ -202,8 +202,8 @@ struct LeafPlacement {
   Shape local_shape;  // of the largest tile
 };
 
-/// The bytes that one real device would hold while the program runs. In a pipeline it is a device
-/// of the group that holds most.
+/// The bytes that one real device would hold while the program runs. In a pipeline: a device of the
+/// group that holds most.
 struct MemoryPlan {
   std::int64_t arguments = 0;
   std::int64_t results = 0;                    // that do not reuse the memory of a donated argument
