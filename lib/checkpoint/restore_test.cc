@@ -199,7 +199,7 @@ TEST(Restore, ReadsASubtree) {
   const Tree part{{"a", zeros({2})}};
   EXPECT_THROW(restore(path, part, {}, {.subtree = "params"}), UserError);
   const RestoreOptions options{.ignore_others = true, .subtree = "params"};
-  EXPECT_TRUE(array_equal(restore(path, part, {}, options).at("a"), full({2}, 4.0)));
+  EXPECT_TRUE(array_equal(restore(path, part, {}, options).at("a"), full({2}, 2.0)));
   EXPECT_THROW(restore(path, part, {}, {.subtree = "param"}), UserError);
 }
 
