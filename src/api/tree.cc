@@ -216,8 +216,8 @@ const std::vector<std::string>& Walk::paths() {
     throw UserError({.what = "two leaves of a tree have the same path",
                      .found = path,
                      .wanted = "different paths",
-                     .cure = "give the parameters different scopes, or put the parts into named "
-                             "fields of a TESSERA_TREE"});
+                     .cure = "list a shared parameter once; give others different scopes, or put "
+                             "the parts into named fields of a TESSERA_TREE"});
   }
   return paths_;
 }

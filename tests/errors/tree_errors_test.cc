@@ -37,13 +37,14 @@ TEST(TreeErrors, TwoLeavesOfOnePath) {
   const Param kernel(ones({4}), "Dense_0/kernel");
   const auto f = jit([](Layers layers) { return layers.a + layers.b; });
   const Caught error = caught([&] { f(Layers{kernel, kernel}); });
-  EXPECT_EQ(error.text,
-            "two leaves of a tree have the same path\n"
-            "  where:  <this line>\n"
-            "  found:  0/Dense_0/kernel\n"
-            "  wanted: different paths\n"
-            "  cure:   give the parameters different scopes, or put the parts into named "
-            "fields of a TESSERA_TREE");
+  EXPECT_EQ(
+      error.text,
+      "two leaves of a tree have the same path\n"
+      "  where:  <this line>\n"
+      "  found:  0/Dense_0/kernel\n"
+      "  wanted: different paths\n"
+      "  cure:   list a shared parameter once; give others different scopes, or put the parts "
+      "into named fields of a TESSERA_TREE");
 }
 
 TEST(TreeErrors, TreesOfDifferentStructure) {
