@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <tessera/types.h>
+
 namespace tessera::checkpoint {
 
 /// The file operations of a save; virtual so that tests can make them fail. All throw RuntimeFault
@@ -68,7 +70,7 @@ struct Destination {
   bool is_in_place() const { return kind == PathKind::other; }
 };
 /// Throws nothing if the system cannot tell: opening the path then fails with the reason.
-Destination destination_of(const std::string& path);
+TESSERA_EXPORT Destination destination_of(const std::string& path);
 
 /// A file that is open for writing. Throws RuntimeFault with the path `shown`.
 class OutputFile {

@@ -449,7 +449,9 @@ TEST(TokenErrors, IdThatIsNone) {
 }
 
 TEST(TokenErrors, SequencesOfNoLength) {
-  EXPECT_EQ(caught([] { data::Tokens({1, 2}, 0); }).text,
+  EXPECT_EQ(caught([] {
+              data::Tokens({1, 2}, 0);
+            }).text,
             "Tokens: the length of the sequences is not positive\n"
             "  where:  <this line>\n"
             "  found:  0\n"
@@ -458,7 +460,9 @@ TEST(TokenErrors, SequencesOfNoLength) {
 }
 
 TEST(TokenErrors, LastSequenceIsNotWhole) {
-  EXPECT_EQ(caught([] { data::Tokens({1, 2, 3}, 2); }).text,
+  EXPECT_EQ(caught([] {
+              data::Tokens({1, 2, 3}, 2);
+            }).text,
             "Tokens: the tokens do not divide into whole sequences\n"
             "  where:  <this line>\n"
             "  found:  3 tokens, and sequences of 2\n"

@@ -50,12 +50,13 @@ Array is_seen(const AttentionMask& mask, std::int64_t queries, std::int64_t keys
   return seen && less(iota(table, 1), lengths);
 }
 
-/// The mask with an f32 bias, if the bias says which keys are seen.
-AttentionMask with_bias_of_scores(const AttentionMask& mask) {
+/// The mask with numbers as its bias, if the bias says which keys are seen.
+AttentionMask with_bias_of_scores(const AttentionMask& mask, DType dtype) {
   AttentionMask result = mask;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const DType wide = dtype == DType::f64 ? dtype : DType::f32;  // that of the scores
   if (mask.bias && mask.bias->dtype() == DType::boolean)
-    result.bias = where(*mask.bias, zeros({}), full({}, -kInfinity));
+    result.bias = where(*mask.bias, zeros({}, wide), full({}, -kInfinity, wide));
   return result;
 }
 
@@ -102,8 +103,8 @@ Array attention_with_scores(const Array& q, const Array& k, const Array& v,
 
 Array attention(Operand q, Operand k, Operand v, const AttentionMask& given) {
   const std::vector<Array> results = detail::public_ops(q.where, [&] {
-    const AttentionMask mask = with_bias_of_scores(given);
     const DType dtype = detail::common_dtype(kName, {q, k, v});
+    const AttentionMask mask = with_bias_of_scores(given, dtype);
     std::vector<Array> operands = {as_array(kName, q, dtype), as_array(kName, k, dtype),
                                    as_array(kName, v, dtype)};
     if (mask.bias) operands.push_back(*mask.bias);
