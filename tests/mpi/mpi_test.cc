@@ -13,9 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kTextLm =
+    "train lm --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 --steps 3 "
+    "--grains 24 --progress off --text text ";
 const std::string kLm =
-    "train lm --vocab 50 --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 --steps 3 "
-    "--grains 24 --progress off ";
+    "train lm --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 --steps 3 "
+    "--grains 24 --progress off --vocab 50 ";
 const std::string kPipeline =
     "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 2 --steps 3 "
     "--progress off ";
@@ -262,7 +265,7 @@ TEST_P(Mpi, ALauncherThatIsIgnored) {
 TEST_P(Mpi, AMistakeThatOneRankFinds) {
   std::ofstream(folder_ / "text") << std::string(2000, 'a');
   // The folder of the second rank has no such file.
-  const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=2 --text text";
+  const std::string command = TESSERA_COMMAND " " + kTextLm + "--mesh data=2";
   const CommandOutcome run =
       launch(GetParam(), 1, command + " : -n 1 /bin/sh -c \"cd /; exec " + command + "\"", folder_);
   EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
@@ -275,7 +278,7 @@ TEST_P(Mpi, OtherDataOnOneRank) {
   fs::create_directory(folder_ / "other");
   std::ofstream(folder_ / "text") << std::string(2000, 'a');
   std::ofstream(folder_ / "other" / "text") << 'b' << std::string(1999, 'a');
-  const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 --text text";
+  const std::string command = TESSERA_COMMAND " " + kTextLm + "--mesh data=3";
   const CommandOutcome run = launch(
       GetParam(), 1, "/bin/sh -c \"cd other; exec " + command + "\" : -n 2 " + command, folder_);
   expect_told_once(
