@@ -1,6 +1,7 @@
 #include "differentiate/forward.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -17,8 +18,8 @@ std::vector<ValueId> renamed(const std::vector<ValueId>& ids, const std::vector<
   return result;
 }
 
-/// The operands or results of an equation with bodies, from the first that a body gets or returns.
-/// Constants, carries and slices each are followed by the tangents of those that have one.
+/// The order of what the bodies of an equation take or return, once there are tangents: constants,
+/// carries and slices are each followed by the tangents of those that have one.
 class Interleaved {
  public:
   Interleaved(std::vector<bool> has_tangent, std::size_t num_consts, std::size_t num_carry)
