@@ -34,7 +34,7 @@ struct LogSoftmax {
 Array relu(Operand x);
 /// gelu(x, approximate = true): x times the normal distribution function of x, either exact or
 /// approximated with tanh.
-inline constexpr detail::Gelu gelu{};
+inline constexpr detail::Gelu gelu{};  // NOLINT(readability-identifier-naming)
 /// x times logistic(x), also known as swish.
 Array silu(Operand x);
 /// The same as logistic.
@@ -44,9 +44,9 @@ Array softplus(Operand x);
 /// log(logistic(x)) without overflow.
 Array log_sigmoid(Operand x);
 /// leaky_relu(x, slope = 0.01): x, or x times `slope` where x < 0.
-inline constexpr detail::LeakyRelu leaky_relu{};
+inline constexpr detail::LeakyRelu leaky_relu{};  // NOLINT(readability-identifier-naming)
 /// elu(x, alpha = 1): x, or alpha (exp(x) - 1) where x < 0.
-inline constexpr detail::Elu elu{};
+inline constexpr detail::Elu elu{};  // NOLINT(readability-identifier-naming)
 /// elu, scaled so that mean 0 and variance 1 stay as they are (Klambauer et al. 2017).
 Array selu(Operand x);
 /// x tanh(softplus(x)).
@@ -60,11 +60,11 @@ Array hard_silu(Operand x);
 /// min(max(x, -1), 1).
 Array hard_tanh(Operand x);
 /// glu(x, axis = -1): the first half of x along `axis` times logistic(the second half).
-inline constexpr detail::Glu glu{};
+inline constexpr detail::Glu glu{};  // NOLINT(readability-identifier-naming)
 /// softmax(x, axis = -1): exp(x) divided by its sum along `axis`, without overflow.
-inline constexpr detail::Softmax softmax{};
+inline constexpr detail::Softmax softmax{};  // NOLINT(readability-identifier-naming)
 /// log_softmax(x, axis = -1): log(softmax(x)).
-inline constexpr detail::LogSoftmax log_softmax{};
+inline constexpr detail::LogSoftmax log_softmax{};  // NOLINT(readability-identifier-naming)
 /// log(sum(exp(x))) without overflow.
 Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 /// log(exp(a) + exp(b)) without overflow.

@@ -29,7 +29,7 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-PathKind kind_of(const struct stat& status) {
+PathKind kind_in(const struct stat& status) {
   if (S_ISREG(status.st_mode)) return PathKind::file;
   return S_ISDIR(status.st_mode) ? PathKind::folder : PathKind::other;
 }
@@ -119,7 +119,7 @@ Destination destination_of(const std::string& path) {
   Destination result{.path = error ? path : target.string()};
   struct stat status {};
   if (stat(result.path.c_str(), &status) != 0) return result;
-  result.kind = kind_of(status);
+  result.kind = kind_in(status);
   result.mode = status.st_mode & 07777U;
   return result;
 }
@@ -219,7 +219,7 @@ PathKind kind_of(const std::string& path) {
     if (errno != ENOENT && errno != ENOTDIR) fail("read", path, errno);
     return PathKind::none;
   }
-  return kind_of(status);
+  return kind_in(status);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -139,7 +139,10 @@ std::vector<std::uint8_t> row_major(const std::uint8_t* from, const Shape& shape
     std::int64_t at = 0;
     for (std::size_t i = shape.size(); i-- > 0;) at = at * shape[i] + index[i];
     std::memcpy(&result[to], from + static_cast<std::size_t>(at) * size, size);
-    for (std::size_t i = shape.size(); i-- > 0 && ++index[i] == shape[i];) index[i] = 0;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+      if (++index[i] < shape[i]) break;
+      index[i] = 0;
+    }
   }
   return result;
 }
