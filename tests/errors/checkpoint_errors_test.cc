@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <tessera/checkpoint.h>
+#include <tessera/grad.h>
 #include <tessera/ops.h>
 
 #include "tests/cases/source_dir.h"

@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include <tessera/debug.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
