@@ -320,8 +320,8 @@ TEST(SettingErrors, NoPassOfThatName) {
             "hoist_loop_invariants, move_products_out_of_loops, transpose_before_loops, "
             "remove_dead_code, "
             "merge_common_subexpressions, "
-            "combine_collectives, join_attention_gradients, sink_into_loops, "
-            "recompute_cheap_values\n"
+            "combine_collectives, join_attention_gradients, read_scanned_arrays, "
+            "sink_into_loops, recompute_cheap_values\n"
             "  cure:   remove it from the disabled passes");
 }
 

@@ -171,12 +171,12 @@ TEST(Passes, AreObserved) {
                                             }
                                           }}});
   EXPECT_EQ(f(ones({4})).item<float>(), 8);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{
-                "dissolve_calls", "move_transposes", "add_updates_in_place",
-                "hoist_loop_invariants", "move_products_out_of_loops", "transpose_before_loops",
-                "remove_dead_code", "merge_common_subexpressions", "split", "combine_collectives",
-                "join_attention_gradients", "sink_into_loops", "recompute_cheap_values"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "dissolve_calls", "move_transposes", "add_updates_in_place",
+                       "hoist_loop_invariants", "move_products_out_of_loops",
+                       "transpose_before_loops", "remove_dead_code", "merge_common_subexpressions",
+                       "split", "combine_collectives", "join_attention_gradients",
+                       "read_scanned_arrays", "sink_into_loops", "recompute_cheap_values"}));
 }
 
 TEST(Passes, AreSwitchedOff) {
@@ -206,7 +206,8 @@ TEST(Passes, ThatDoNotExistAreMistakes) {
               "move_products_out_of_loops, transpose_before_loops, remove_dead_code, "
               "merge_common_subexpressions, "
               "combine_collectives, "
-              "join_attention_gradients, sink_into_loops, recompute_cheap_values");
+              "join_attention_gradients, read_scanned_arrays, sink_into_loops, "
+              "recompute_cheap_values");
   }
 }
 
