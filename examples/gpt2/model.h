@@ -22,7 +22,7 @@ struct Config {
   double epsilon = 1e-5;         // of the norms
   double deviation = 0.02;       // of initial kernels and embeddings
   bool is_tied = true;           // the head is the token embedding
-  double dropout = 0;            // in training: the rate for embeddings and what blocks add
+  double dropout = 0;            // in training: the rate for embeddings and outputs of layers
   double attention_dropout = 0;  // in training: the rate for attention probabilities
   DType dtype = DType::f32;      // of activations; parameters are f32
   std::optional<int> end = {};   // the token that ends a text
@@ -121,7 +121,7 @@ struct GPT2 {
     if (!c.is_tied) head = dense(scope / "lm_head", c.features, c.vocab, c, /*use_bias=*/false);
   }
 
-  /// Token ids i32 [B,T] -> what the head reads, [B,T,F].
+  /// Token ids i32 [B,T] -> the input of the head, [B,T,F].
   Array features(const Array& ids, const nn::Mode& mode = nn::Mode::eval()) const {
     Array x = dropout(embedded(ids, positions.slice(0, 0, ids.dim(1))), mode);
     for (const Block& block : blocks) x = block(x, mode);
@@ -154,7 +154,7 @@ struct GPT2 {
   }
 };
 
-/// For each token, the next one; -1, which is not a token, after the last.
+/// For each position, the next token; -1 after the last. Losses ignore -1, as it is no token.
 inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0}, {0, 1}, -1); }
 
 /// Mean cross-entropy in nats of predicting each token from those before it. With `recomputes`,

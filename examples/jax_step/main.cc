@@ -1,5 +1,5 @@
-// Trains without Python, with a step that export.py has written, and saves the trained state.
-// Usage: example_jax_step FOLDER CHECKPOINT. Splitting the batch over a mesh changes no bits.
+// Trains without Python, with a step that export.py has written, and saves the trained state. Then
+// trains with the batch split over a mesh: same bits. Usage: example_jax_step FOLDER CHECKPOINT
 
 #include <cstdio>
 #include <fstream>

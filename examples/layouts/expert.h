@@ -53,7 +53,7 @@ struct Experts {
                                  .out_specs = P{"expert"}})(x, router, up, down);
   }
 
-  /// The same without a mesh: every expert computes every token. `groups` replaces the devices.
+  /// The same without a mesh: every expert computes every token. `groups`: as many as devices.
   Array evaluate_densely(const Array& x, std::int64_t groups) const {
     const Array gates = softmax(dot(x, router));
     const Array by_group = reshape(gates, {groups, x.dim(0) / groups, gates.dim(1)});

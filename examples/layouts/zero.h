@@ -15,7 +15,7 @@ enum class Zero {
   parameters = 3,  // also the parameters (FSDP): gathered where they are used
 };
 
-/// The shardings of a TrainState, abstract or not. Leaves are split as by fsdp_shardings.
+/// The shardings of a TrainState, which may be abstract. Leaves are split as by fsdp_shardings.
 template <typename State>
 Shardings zero_shardings(const Mesh& mesh, const State& state, Zero level,
                          const std::string& axis = "data") {

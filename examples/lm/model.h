@@ -65,7 +65,7 @@ struct LM {
         norm(scope / "ln_f", c.d_model, 1e-6, c.dtype),
         head(dense(scope / "head", c.d_model, c.vocab, c.dtype, /*use_bias=*/false)) {}
 
-  /// Token ids i32 [B,T] -> what the head reads, [B,T,F].
+  /// Token ids i32 [B,T] -> the input of the head, [B,T,F].
   Array features(const Array& ids) const {
     Array x = tokens(ids);
     x = x + astype(positions.slice(0, 0, ids.dim(1)), x.dtype());
@@ -86,7 +86,7 @@ struct LM {
   }
 };
 
-/// For each token, the next one; -1, which is not a token, after the last.
+/// For each position, the next token; -1 after the last. Losses ignore -1, as it is no token.
 inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0}, {0, 1}, -1); }
 
 /// The mean over all tokens that have a next one.
@@ -99,7 +99,7 @@ inline Array next_token_loss(const Array& logits, const Array& ids) {
   return mean_of_tokens(cross_entropy(logits, next_tokens(ids)));
 }
 
-/// The same without holding the logits in memory; its derivative computes them again.
+/// The same without an array of all logits: computed in blocks, and again in the derivative.
 inline Array next_token_loss(const LM& model, const Array& ids) {
   const Array x = model.features(ids);
   const Array kernel = astype(model.head.kernel, x.dtype());

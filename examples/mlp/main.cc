@@ -41,7 +41,7 @@ std::tuple<TrainState<mlp::MLP>, Array> train_step(TrainState<mlp::MLP> state, A
 
 Array apply(TrainState<mlp::MLP> state, Array x) { return state.params(x); }
 
-/// The model with logical names on the same mesh. `specs` are from the model with mesh axes.
+/// The model with logical names on the same mesh. `specs`: the shardings of the other model.
 void show_logical_names(const mlp::Config& config, const Shardings& specs) {
   auto init_fn = [&](Key key) { return init<mlp::LogicalMLP>(key, config); };
   const Shardings logical = get_partition_spec(eval_shape(init_fn, Key(0)));
@@ -69,13 +69,13 @@ int main() {
   const use_mesh scope(mesh);
   std::printf("mesh %s\n", to_string(mesh).c_str());
 
-  // Evaluated without values, init yields the shardings of everything that it returns.
+  // eval_shape computes no values. The annotations in its result say how to shard the state.
   const mlp::Config config;
   auto init_fn = [&](Key key) { return init<mlp::MLP>(key, config); };
   const Shardings specs = get_partition_spec(eval_shape(init_fn, Key(0)));
   std::printf("%s", to_string(specs).c_str());
 
-  // Each device computes its own tiles. No array is ever whole on a device.
+  // Each device computes only its own tiles. No device ever holds a whole array.
   auto jitted_init = jit(init_fn, {.out_shardings = specs});
   auto state = jitted_init(Key(0));
   print_arrays(state);

@@ -57,7 +57,7 @@ struct LogicalDotReluDot {
   TESSERA_MODULE(w1, w2)
 };
 
-/// The layers, as one compiled loop over stacked weights or one after the other.
+/// The layers: a compiled loop over stacked weights (nn::scan), or one layer after the other.
 template <typename Layer>
 struct Stack {
   std::optional<nn::Scanned<Layer>> scanned;

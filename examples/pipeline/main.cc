@@ -1,4 +1,4 @@
-// Trains the transformer of model.h at a reduced size, its state split over four virtual devices.
+// Trains a small version of the transformer of model.h, with its state split over four devices.
 
 #include <cstdio>
 

@@ -1,5 +1,5 @@
-// A deep transformer whose blocks are computed again in the backward pass. It is trained on
-// microbatches. A compiled loop adds up their gradients, or they run through the stages of a
+// A deep transformer whose blocks are computed again in the backward pass (remat). It is trained on
+// microbatches: a compiled loop adds up their gradients, or they run through the stages of a
 // pipeline.
 #pragma once
 
@@ -78,7 +78,7 @@ inline Array loss_of(const Transformer& model, const Array& x, const Array& targ
   return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
 }
 
-/// The loss of one microbatch.
+/// The loss and the gradients of one microbatch.
 inline std::tuple<Array, Transformer> loss_and_grads(const Transformer& params, const Array& x,
                                                      const Array& targets) {
   return value_and_grad([&](const Transformer& model) { return loss_of(model, x, targets); })(

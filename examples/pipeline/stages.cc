@@ -1,5 +1,5 @@
-// The transformer of model.h as one program whose state is split over four devices, then as a
-// pipeline of four groups with four and with eight stages: the same losses, bit for bit.
+// Trains the transformer of model.h in three ways: as one program whose state is split over four
+// devices, and as pipelines of four and eight stages on four groups. All losses have equal bits.
 
 #include <cstdio>
 #include <sstream>

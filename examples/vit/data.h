@@ -9,7 +9,7 @@ namespace vit {
 
 using namespace tessera;
 
-// Means and standard deviations of the channels of CIFAR-10, as fractions of 255.
+// Means and standard deviations of the channels of CIFAR-10, for elements scaled to [0, 1].
 inline constexpr std::array kMeans = {0.4914, 0.4822, 0.4465};
 inline constexpr std::array kDeviations = {0.2023, 0.1994, 0.2010};
 inline constexpr std::int64_t kDataSeed = 12;
@@ -20,7 +20,7 @@ inline data::Record normalise(data::Record x) {
   return x;
 }
 
-/// A slightly smaller part of the image, resized to the original size.
+/// A random part of the image that is slightly smaller, resized to the original size.
 inline data::Record crop(data::Record x, data::RecordRandom& random) {
   x[0] = data::random_resized_crop(x[0], random, {.scale = {0.9, 1.0}, .ratio = {0.9, 1.1}});
   return x;

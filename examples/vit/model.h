@@ -18,7 +18,7 @@ struct Config {
   std::int64_t image = 32;  // height and width
   std::int64_t classes = 10;
   double dropout = 0.1;
-  bool has_positions = false;  // if false, the model does not know where a patch is
+  bool has_positions = false;  // whether patches get position embeddings
   std::string init = "xavier";
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
@@ -72,8 +72,8 @@ struct EncoderBlock {
   TESSERA_MODULE(norm1, attn, norm2, mlp)
 };
 
-/// With a scope of nn::Scope::nnx, which counts keys in the order of the fields, parameters equal
-/// those of the same classes in Flax NNX.
+/// With a scope of nn::Scope::nnx, whose keys depend on the order of the fields, initial parameters
+/// equal those of the same classes in Flax NNX.
 struct VisionTransformer {
   nn::Conv conv_proj;
   Param cls_token;
