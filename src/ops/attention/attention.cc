@@ -139,10 +139,10 @@ const OpRecord attention_op{
         "exponentials, for q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E]; head h "
         "reads head h / (H / K) of k and v. Query i sees the keys from i - before to i + after, "
         "where -1 is no limit, and below the length of its element of the batch. Where a query "
-        "sees no key the output is 0 and lse -inf. If drop_rate is not 0, the shares of keys "
-        "become 0 where random::bernoulli with 1 - drop_rate is false, otherwise they are divided "
-        "by 1 - drop_rate: keys u32 [batch..,2] give the random bits [H,T,S] of each element of "
-        "the batch. The scores are never stored.",
+        "sees no key, the output is 0 and lse is -inf. If drop_rate is not 0, a probability "
+        "becomes 0 where random::bernoulli with 1 - drop_rate is false; otherwise it is divided by "
+        "1 - drop_rate. The last operand has a random key u32[2] for each element of the batch, "
+        "which gives the bits [H,T,S]. The scores are never stored.",
     .source = "jax.nn.dot_product_attention",
     .attributes = attention_attributes(),
     .types = TypeSet::numbers,

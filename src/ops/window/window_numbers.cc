@@ -287,9 +287,9 @@ Sample spread_sample(Type values, Shape shape, Ints window, Ints stride, Ints lo
 const OpRecord find_in_windows_op{
     .name = "find_in_windows",
     .doc =
-        "The number of the first element of each window of the array that equals the window's "
-        "element of the second operand, as i32; -1 if there is none. Elements of a window are "
-        "numbered in row-major order; windows are those of reduce_window_max.",
+        "For each window of the array, the position of its first element that equals the window's "
+        "element of the second operand, as i32; -1 if there is none. Positions within a window "
+        "count in row-major order; windows are those of reduce_window_max.",
     .source = "StableHLO, select_and_scatter with select EQ, its first half",
     .attributes = AttributeNames{"stride", "window"},
     .types = TypeSet::floats,
@@ -312,10 +312,11 @@ const OpRecord find_in_windows_op{
 const OpRecord spread_from_windows_op{
     .name = "spread_from_windows",
     .doc =
-        "An array of this shape from the numbers and the values of windows, which begin `stride` "
-        "apart, the first one at index -`low`: element i is the sum of the values of the windows "
-        "in which i has their number, in the order of these numbers. Windows with another number, "
-        "and those that would meet i but do not exist, add +0.0.",
+        "An array of this shape from two numbers per window: a position within the window, in "
+        "row-major order, and a value. The value of a window is added to the element at that "
+        "position; an element adds its values in the order of their positions. Windows begin "
+        "`stride` apart, the first one at index -`low`. Windows with another position, and those "
+        "that would contain an element but do not exist, add +0.0.",
     .source = "StableHLO, select_and_scatter with scatter ADD, its second half",
     .attributes = AttributeNames{"low", "shape", "stride", "window"},
     .types = TypeSet::any,
