@@ -2,7 +2,7 @@
 # own headings, for which Doxygen 1.9 has no anchors.
 {
   gsub(/\]\(#[^)]*\)/, "](#)")
-  gsub(/\]\(\.\.\/[^)]*\)|\]\((tools\/README|CONTRIBUTING|docs\/PLAN|PLAN)\.md\)|\]\((docs\/)?decisions\/[^)]*\)/, "](#)")
+  gsub(/\]\(\.\.\/[^)]*\)|\]\((tools\/README|CONTRIBUTING|docs\/PLAN|PLAN)\.md\)|\]\(examples\/[^)]*\)|\]\((docs\/)?decisions\/[^)]*\)/, "](#)")
   while (match($0, /\[[^]]*\]\(#\)/)) {
     $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + 1, RLENGTH - 5) substr($0, RSTART + RLENGTH)
   }
