@@ -53,9 +53,11 @@ Array selu(Operand x);
 Array mish(Operand x);
 /// x / (1 + |x|).
 Array soft_sign(Operand x);
-/// min(max(x, 0), 6); relu6(x + 3) / 6; x times that.
+/// min(max(x, 0), 6).
 Array relu6(Operand x);
+/// relu6(x + 3) / 6.
 Array hard_sigmoid(Operand x);
+/// x times hard_sigmoid(x).
 Array hard_silu(Operand x);
 /// min(max(x, -1), 1).
 Array hard_tanh(Operand x);

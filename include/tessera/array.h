@@ -87,7 +87,8 @@ class Array {
   /// The tiles of the devices that this process computes for, row-major over the mesh.
   std::vector<Shard> addressable_shards(
       std::source_location where = std::source_location::current()) const;
-  /// The array itself, as calls return only once their results exist. Throws as to_vector does.
+  /// Returns the array once its elements exist. Only calls on a PJRT plugin return before that.
+  /// Throws as to_vector does.
   const Array& block_until_ready(
       std::source_location where = std::source_location::current()) const;
 

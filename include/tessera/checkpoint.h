@@ -4,7 +4,7 @@
 //   state = checkpoint::restore("ckpt", eval_shape(init, key), fsdp_shardings(mesh, shapes));
 //
 //   checkpoint::Checkpointer steps("runs/lm", {.keep_latest = 3});
-//   steps.save(step, state);                  // returns immediately; later steps change a copy
+//   steps.save(step, state);                  // returns at once; later steps may donate `state`
 //   if (auto last = steps.latest()) state = steps.restore(*last, shapes, shardings);
 //
 // A checkpoint is a folder with a safetensors file for each device that holds tiles, and an index
@@ -70,8 +70,8 @@ struct ReadOptions {
   std::vector<FileTensor>* left = nullptr;
 };
 /// The arrays of a safetensors file, sorted by name. F8_E4M3 and F8_E5M2 become bf16, which has all
-/// of their values. The path may also name the index of several
-/// files (model.safetensors.index.json), or a folder that holds model.safetensors or such an index.
+/// of their values. The path may also name the index of several files
+/// (model.safetensors.index.json), or a folder that holds model.safetensors or such an index.
 /// Throws UserError for a damaged file.
 std::vector<NamedArray> read_safetensors(
     const std::string& path, const ReadOptions& options = {},
@@ -229,9 +229,9 @@ class Checkpointer {
   /// Calls wait(), then removes the checkpoints that the options do not keep, as each save does. A
   /// run that was killed right after a save may have left one too many.
   void prune();
-  /// Calls wait(), then removes all checkpoints of later steps. A run that goes back to an earlier
-  /// step calls it, as its own saves would otherwise be taken for old ones. A collective: all
-  /// processes must call it.
+  /// Calls wait(), then removes all checkpoints of later steps. Call it if a run goes back to an
+  /// earlier step: otherwise latest() would still name a later step, and saves could be removed as
+  /// the oldest ones. A collective: all processes must call it.
   void discard_after(std::int64_t step);
   /// Finishes the last save: returns when everything is on disk. Throws RuntimeFault if it could
   /// not be written. A collective: all processes must call it.

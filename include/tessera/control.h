@@ -9,9 +9,9 @@
 //   auto [loss, grads] = treduce(loss_and_grads, microbatches, Interleaved1F1B{4});
 //
 // Carries and results are trees. Functions are traced once and may capture arrays. Outside of jit,
-// the whole construct is compiled and run immediately. scan, fori_loop, cond and switch_case have
-// derivatives; while_loop has none. With pure_callback and io_callback, a running compiled program
-// calls functions of the host program and uses their results.
+// the whole construct is compiled and run immediately. All constructs can be differentiated, but
+// while_loop only in forward mode (jvp). With pure_callback and io_callback, a running compiled
+// program calls functions of the host program and uses their results.
 #pragma once
 
 #include <concepts>
@@ -176,9 +176,9 @@ std::int64_t next_stage();
 /// Calls f(slices...) for each slice along dimension 0 of `xs`, an array or a tuple of trees, and
 /// combines the results by `operation`: one operation for all parts of the result, or a tuple with
 /// one for each part. In a function given to mpmd_jit_with_loop, the microbatches run through the
-/// stages of a pipeline in the order of `schedule`. Elsewhere they run one after the other, with
-/// the same bits: cotangents are summed separately for each use of a value, and after the loop
-/// these sums are added in the order of the uses.
+/// stages of a pipeline in the order of `schedule`. Elsewhere they run one after the other. Both
+/// give the same bits, because cotangents are summed separately for each use of a value, and after
+/// the loop these sums are added in the order of the uses.
 template <typename F, typename Xs, typename Op = Add>
 auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = {},
              std::source_location where = std::source_location::current()) {

@@ -1,7 +1,7 @@
 // Exchanging the elements of arrays with the host program and with other libraries.
 //
 //   Array x = from_dlpack(tensor);                        // reads the tensor's memory, no copy
-//   DLManagedTensor* y = to_dlpack(x * 2);                // for torch, jax or numpy; no copy
+//   DLManagedTensorVersioned* y = to_dlpack_versioned(x * 2);  // for torch, jax or numpy; no copy
 //   copy_to_host(x, std::span<float>(buffer));
 //
 // The structs are those of DLPack 1.0; <dlpack/dlpack.h> defines them. Python passes them in
@@ -20,7 +20,7 @@ namespace TESSERA_EXPORT tessera {
 
 /// An array that takes over a tensor in host memory and reads its elements there. It calls the
 /// tensor's deleter when the last array that reads the memory is gone. If the tensor is not
-/// row-major without gaps, or not aligned to the size of an element, it copies the elements and
+/// row-major without gaps, or does not begin at a multiple of 64 bytes, it copies the elements and
 /// calls the deleter at once. Nobody may write to the memory while the array is in use. Throws
 /// UserError for a tensor on another device, of an element type that arrays do not have, or of a
 /// later version of DLPack; the caller then still owns the tensor.

@@ -43,10 +43,10 @@ struct ContextOptions {
   bool is_alone = false;
 };
 
-/// The settings for engine, dot unit, grains and numerics; the programs that eager ops have
-/// compiled; and the target of programs: the number of threads and the processes. Several threads
-/// may compute in different contexts at the same time, and share arrays and jitted functions. The
-/// compute threads and the memory are shared by the whole host program.
+/// A context holds the settings for engine, dot unit, grains and numerics, the programs that were
+/// compiled for eager ops, and what programs are compiled for: the number of threads and the
+/// processes. Several threads may compute in different contexts at the same time, and share arrays
+/// and jitted functions. All contexts share the compute threads and the memory.
 class Context {
  public:
   Context();  // with the settings of the current context
@@ -92,7 +92,7 @@ std::string_view instruction_set();
 void set_engine(std::string_view name,
                 std::source_location where = std::source_location::current());
 std::string_view engine();
-/// Sets the unit that multiplies bf16 matrices; other types are not affected. `portable`: fused
+/// Sets the unit that multiplies bf16 arrays; other types are not affected. `portable`: fused
 /// multiply-adds of f32, with the same bits on every machine. `avx512_bf16`: vdpbf16ps, which
 /// treats subnormal factors and sums as zeros; convolutions take channels in pairs. `amx_bf16`:
 /// tdpbf16ps, which adds even and odd terms separately and treats subnormals in the same way.
@@ -146,7 +146,7 @@ class IsolatedProgram {
 /// Options of run_isolated.
 struct IsolatedOptions {
   int num_processes = 1;
-  double timeout_s = 60;  // how many seconds a process may give no sign of life
+  double timeout_s = 60;  // a process without a heartbeat for so many seconds has failed
   /// The groups of an MpmdMesh. With n processes per group, the ranks of group g begin at g * n.
   /// Arrays over the mesh of a group are held by the groups that MpmdArray names; other arrays are
   /// held by all groups.

@@ -23,9 +23,9 @@ namespace TESSERA_EXPORT tessera {
 
 // --- losses
 
-/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 (of f64: f64) [..]; 0 where a
-/// label is no class. With smoothing s, the label has weight 1 - s + s / C, and each other class s
-/// / C.
+/// -log(softmax(logits)) at the labels: logits [..,C] and labels i32 [..] -> f32 (f64 for f64
+/// logits) [..]; 0 where a label is not a class. With smoothing s, the weight of the label is
+/// 1 - s + s / C, and that of each other class is s / C.
 Array cross_entropy(Operand logits, Operand labels, double label_smoothing = 0);
 /// The same for logits that are the product of x [..,F] and kernel [F,C]. They are computed in
 /// blocks of classes, and again in the derivative: less memory for a third more work.
@@ -58,7 +58,7 @@ Array in_top_k(Operand logits, Operand labels, std::int64_t k = 1);
 /// The mean of all values so far, such as losses. The mean of in_top_k is an accuracy; for
 /// cross-entropies, exp(value()) is the perplexity.
 struct Mean {
-  Array total = zeros({});  // f32[]; `rest` is what rounding has taken from it
+  Array total = zeros({});  // f32[]; `rest` is its rounding error so far (Kahan's sum)
   Array rest = zeros({});
   Array count = zeros({}, DType::i32);
 
@@ -144,7 +144,7 @@ struct AttentionMask {
   std::int64_t after = -1;
   /// The number of keys, i32 [batch..]: keys from this position on are padding.
   std::optional<Array> lengths = {};
-  /// Added to scores: [batch.., heads, T, S], any of them 1; f32, f64 for f64 q, or bool: is seen.
+  /// Added to scores: [batch.., heads, T, S] or 1 each, f32 (f64 for f64 q); bool: the key is seen.
   std::optional<Array> bias = {};
   std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
   std::optional<AttentionDropout> dropout = {};
@@ -290,7 +290,7 @@ Array sinusoidal_positions(std::int64_t length, std::int64_t width,
 struct SamplingOptions {
   double temperature = 1;  // 0: always the most likely token
   std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
-  double top_p = 1;        // of these, only the most likely, which together have this probability
+  double top_p = 1;        // of these, only the most likely, until their sum reaches this
 };
 /// One token for each row: logits [..,V] -> i32 [..].
 Array sample(const Key& key, Operand logits, const SamplingOptions& options = {});

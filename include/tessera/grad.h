@@ -1,7 +1,7 @@
 // Gradients and abstract evaluation.
 //
 //   auto [loss, grads] = value_and_grad([&](const Model& m) { return loss_of(m(x), y); })(model);
-//   auto [loss, dx, dy] ... = value_and_grad<0, 1>(f)(x, y)      // here one tuple: (dx, dy)
+//   auto [loss, gradients] = value_and_grad<0, 1>(f)(x, y);      // a tuple: (dx, dy)
 //   auto [loss, accuracy, grads] = value_and_grad(f)(model);     // f returns (loss, accuracy)
 //
 // For grad, the function returns a float scalar, or a tuple that starts with one. Inside jit, the

@@ -47,7 +47,7 @@ struct JitOptions {
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.
   std::optional<MpmdMesh> mpmd_mesh = {};
   std::optional<AutoStages> auto_stages = {};  // cuts that treduce; leave empty if it has marks
-  // The number of traces after which one more is a UserError that says why; 0: no limit.
+  // The most traces that are allowed; another one is a UserError that says why. 0: no limit.
   int max_traces = 0;
 };
 

@@ -128,8 +128,8 @@ struct BatchNorm {
   TESSERA_MODULE(scale, bias, mean, var, momentum, epsilon, axis_name, dtype)
 };
 
-/// Like LayerNorm, but for x [n, space.., features], over space and the channels of each of
-/// `num_groups` groups of channels. With as many groups as channels, it is an instance norm.
+/// Like LayerNorm, but x [n, space.., features] is normalised over space and over the channels of
+/// each of `num_groups` groups. With as many groups as channels, it is an instance norm.
 struct GroupNorm {
   Param scale, bias;
   std::int64_t num_groups;
@@ -156,8 +156,9 @@ struct RMSNorm {
   TESSERA_MODULE(scale, epsilon, dtype)
 };
 
-/// A transposed convolution as in Linen: strides insert rows. input_dilation must be empty, and
-/// feature_group_count 1. Padding given as widths surrounds the array with its inserted rows.
+/// A transposed convolution as in Linen: strides insert zeros between the elements of x. Padding
+/// widths count from the array with these zeros. input_dilation must be empty, and
+/// feature_group_count 1.
 struct ConvTranspose {
   Param kernel;  // [kernel_size.., inputs, features]
   std::optional<Param> bias;

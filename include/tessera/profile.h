@@ -1,5 +1,5 @@
 // Counters and traces of a run: where its time and memory went. Plans: how long a step would take
-// on a cluster that is not at hand. debug::print: shows values inside jitted functions.
+// on a cluster, simulated here. debug::print: shows values inside jitted functions.
 //
 //   profile::start_trace("profiles");
 //   for (int i = 0; i < 5; ++i) {

@@ -76,7 +76,7 @@ Array normal(const Key& key, Shape shape, DType dtype,
              std::source_location where = std::source_location::current());
 /// The gamma distribution with shape parameter `alpha`, f32 or f64, and scale 1: one number for
 /// each element of `shape`, to which alpha is broadcast; by default, the shape of alpha. The
-/// gradient with respect to alpha moves each number such that it stays at its quantile.
+/// gradient with respect to alpha is that of the number at the same quantile.
 Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
             std::source_location where = std::source_location::current());
 /// The standard normal distribution, truncated to (lower, upper).

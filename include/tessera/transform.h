@@ -1,4 +1,4 @@
-// Functions that transform functions: vmap, shard_map, remat, custom_vjp. Also: programs of JAX.
+// Transformations of functions: vmap, shard_map, remat, custom_vjp. Also: exported JAX programs.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
