@@ -8,21 +8,20 @@
 #include <set>
 #include <xxhash.h>
 
+#include <tessera/dlpack.h>
+#include <tessera/engine.h>
 #include <tessera/error.h>
 
 namespace tessera::checkpoint {
 
 namespace {
 
-template <typename T>
-std::string bytes_as(const Array& array, const std::source_location& where) {
-  const std::vector<T> elements = array.to_vector<T>(where);
-  return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
-}
+/// The part of an array that is hashed at a time.
+constexpr std::size_t kHashedAtOnce = 1 << 16;
 
 /// Replaces every NaN by the same one: the bits of a NaN result are not specified, so they must not
 /// change a fingerprint.
-void unify_nans(DType dtype, std::string& bytes) {
+void unify_nans(DType dtype, std::span<std::byte> bytes) {
   auto unify = [&]<typename T>(T nan) {
     for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
       T value;
@@ -34,6 +33,18 @@ void unify_nans(DType dtype, std::string& bytes) {
   if (dtype == DType::bf16) unify(bfloat16(std::numeric_limits<float>::quiet_NaN()));
   if (dtype == DType::f32) unify(std::numeric_limits<float>::quiet_NaN());
   if (dtype == DType::f64) unify(std::numeric_limits<double>::quiet_NaN());
+}
+
+void hash_elements(XXH3_state_t* state, const Array& array) {
+  const Elements elements(array, std::source_location());
+  std::vector<std::byte> block;
+  for (std::size_t at = 0; at < elements.bytes().size(); at += kHashedAtOnce) {
+    const auto rest = elements.bytes().subspan(at);
+    const auto part = rest.first(std::min(kHashedAtOnce, rest.size()));
+    block.assign(part.begin(), part.end());
+    unify_nans(array.dtype(), block);
+    XXH3_128bits_update(state, block.data(), block.size());
+  }
 }
 
 }  // namespace
@@ -58,18 +69,18 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
   }
 }
 
-std::string elements_of(const Array& array, const std::source_location& where) {
-  const DType dtype = array.dtype(where);
-  std::string bytes;
-  const auto read = [&]<typename T>(T /*zero*/) {
-    if (dtype == dtype_of<T>) bytes = bytes_as<T>(array, where);
-  };
-  const auto read_each = [&](auto... zeros) { (read(zeros), ...); };
-  if (dtype == DType::boolean) return bytes_as<std::uint8_t>(array, where);
-  read_each(std::int8_t{}, std::int16_t{}, std::int32_t{}, std::int64_t{}, std::uint8_t{},
-            std::uint16_t{}, std::uint32_t{}, std::uint64_t{}, float16{}, bfloat16{}, float{},
-            double{});
-  return bytes;
+Elements::Elements(const Array& array, const std::source_location& where) {
+  const auto size = static_cast<std::size_t>(size_bytes(array.type(where)));
+  if (process_count() == 1) {
+    shards_ = array.addressable_shards(where);
+    if (!shards_.empty() && shards_[0].bytes().size() == size) {
+      bytes_ = shards_[0].bytes();
+      return;
+    }
+  }
+  copy_.resize(size);
+  tessera::detail::copy_to_host(array, array.dtype(where), copy_, where);
+  bytes_ = copy_;
 }
 
 std::vector<bfloat16> float8_values(const std::string& dtype) {
@@ -99,9 +110,7 @@ std::string fingerprint(std::vector<NamedArray> arrays) {
   for (const NamedArray& item : arrays) {
     const std::string head = item.name + " " + to_string(item.array.type()) + "\n";
     XXH3_128bits_update(state, head.data(), head.size());
-    std::string bytes = elements_of(item.array, std::source_location());
-    unify_nans(item.array.dtype(), bytes);
-    XXH3_128bits_update(state, bytes.data(), bytes.size());
+    hash_elements(state, item.array);
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);

@@ -1,4 +1,4 @@
-// Checks the names of arrays and copies their elements.
+// Checks the names of arrays and reads their elements.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,18 @@ std::vector<bool> choose_tensors(const std::vector<FileTensor>& tensors, const s
                                  const std::source_location& where);
 /// Converts a tensor that was read to what the options ask for.
 Array as_wanted(const Array& read, const ReadOptions& options);
-/// The bytes of all elements in row-major order. With one process per device this is a collective:
-/// all processes must call it.
-std::string elements_of(const Array& array, const std::source_location& where);
+/// The bytes of all elements in row-major order: those of the array itself if this process holds
+/// all of it as one tile, otherwise a copy. With several processes, the constructor is a
+/// collective: all processes must call it.
+class Elements {
+ public:
+  Elements(const Array& array, const std::source_location& where);
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<Shard> shards_;
+  std::vector<std::byte> copy_;
+  std::span<const std::byte> bytes_;  // of one of these
+};
 
 }  // namespace tessera::checkpoint

@@ -145,7 +145,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
   check_names(arrays, "write_safetensors", where);
   lay_out(entries);
   const std::string header = header_text(entries);
-  // Only the first process writes, but elements_of() is a collective: all processes call it.
+  // Only the first process writes, but all of them take part in reading the elements.
   const bool is_writer = process_index() == 0;
   std::optional<WholeFile> file;
   if (is_writer) {
@@ -153,10 +153,9 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
     file->write(std::as_bytes(std::span(header)), 0);
   }
   for (const HeaderEntry& entry : entries) {
-    const std::string elements = elements_of(*by_name.at(entry.name), where);
+    const Elements elements(*by_name.at(entry.name), where);
     if (!is_writer) continue;
-    file->write(std::as_bytes(std::span(elements)),
-                static_cast<std::int64_t>(header.size()) + entry.begin);
+    file->write(elements.bytes(), static_cast<std::int64_t>(header.size()) + entry.begin);
   }
   if (is_writer) file->commit();
 }

@@ -70,7 +70,10 @@ inline Tree sample_tree(std::int64_t seed = 0) {
   return tree;
 }
 
-inline std::string bits_of(const Array& x) { return elements_of(x, std::source_location()); }
+inline std::string bits_of(const Array& x) {
+  const Elements elements(x, std::source_location());
+  return {reinterpret_cast<const char*>(elements.bytes().data()), elements.bytes().size()};
+}
 
 inline bool has_same_bits(const Tree& a, const Tree& b) {
   if (a.size() != b.size()) return false;

@@ -219,8 +219,8 @@ void Array::read(DType dtype, void* out, const std::source_location& where) cons
                                          cpp_name(this->dtype()),
                                          dtype == DType::boolean ? "boolean" : name(dtype))});
   }
-  const ops::HostArray all = detail::gather(tiles, "to_vector", where);
-  if (!all.bytes().empty()) std::memcpy(out, all.bytes().data(), all.bytes().size());
+  const auto size = static_cast<std::size_t>(size_bytes(type(where)));
+  detail::gather(tiles, std::span(static_cast<std::byte*>(out), size), "to_vector", where);
 }
 
 namespace {

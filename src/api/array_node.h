@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <tessera/array.h>
@@ -104,6 +105,7 @@ run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op,
 Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
 /// The whole array, in every process.
 ops::HostArray gather(const Tiled& from, const char* op, const Span& where);
+void gather(const Tiled& from, std::span<std::byte> to, const char* op, const Span& where);
 /// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
 /// The groups that hold all of these arrays. If there are none, the groups that hold the largest.

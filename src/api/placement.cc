@@ -167,8 +167,12 @@ Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& whe
 
 ops::HostArray gather(const Tiled& from, const char* op, const Span& where) {
   ops::HostArray array(from.placement->type);
-  run::gather(from, array.bytes(), {.kind = "gather", .op = op, .span = where});
+  gather(from, array.bytes(), op, where);
   return array;
+}
+
+void gather(const Tiled& from, std::span<std::byte> to, const char* op, const Span& where) {
+  run::gather(from, to, {.kind = "gather", .op = op, .span = where});
 }
 
 run::Tiles scatter(const ops::HostArray& array, const Placement& to) {

@@ -181,9 +181,10 @@ Managed* exported(const Type& type, const run::BufferPtr& buffer) {
 }
 
 run::BufferPtr copied(const detail::Tiled& tiles, const Span& where) {
-  const ops::HostArray all = detail::gather(tiles, "to_dlpack", where);
-  auto buffer = std::make_shared<run::Buffer>(std::ssize(all.bytes()));
-  std::ranges::copy(all.bytes(), buffer->data());
+  const std::int64_t bytes = size_bytes(tiles.placement->type);
+  auto buffer = std::make_shared<run::Buffer>(bytes);
+  const std::span to(buffer->data(), static_cast<std::size_t>(bytes));
+  detail::gather(tiles, to, "to_dlpack", where);
   return buffer;
 }
 
@@ -207,7 +208,9 @@ Array from_dlpack(DLManagedTensorVersioned* tensor, std::source_location where) 
 DLManagedTensorVersioned* to_dlpack_versioned(const Array& array, std::source_location where) {
   const Span span = trace::call_span(where);
   const detail::Tiled tiles = detail::tiles_of(array, span);
-  const bool is_whole = tiles.placement->layout.num_tiles() == 1 && tiles.tiles.size() == 1;
+  // Gathering is a collective: if other groups lack the array, its holders take part as well.
+  const bool is_whole = tiles.groups == nullptr && tiles.placement->layout.num_tiles() == 1 &&
+                        tiles.tiles.size() == 1;
   auto* const tensor = exported<DLManagedTensorVersioned>(
       array.type(), is_whole ? tiles.tiles[0] : copied(tiles, span));
   tensor->version = detail::dlpack::kVersion;
@@ -234,8 +237,7 @@ void detail::copy_to_host(const Array& array, DType dtype, std::span<std::byte> 
                      .cure = "pass a span of the array's size() and element type, or convert the "
                              "array with astype"});
   }
-  const ops::HostArray all = gather(tiles, "copy_to_host", span);
-  std::ranges::copy(all.bytes(), target.begin());
+  gather(tiles, target, "copy_to_host", span);
 }
 
 }  // namespace tessera
