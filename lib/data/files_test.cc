@@ -164,6 +164,23 @@ TEST(Npy, RefusesElementsOfSeveralFields) {
   }
 }
 
+/// The header that NumPy writes for
+/// numpy.zeros((2, 3), [("shape", "<f4", (2,)), ("fortran_order", "<i4")], order="F").
+TEST(Npy, DescribesArraysOfAllTypes) {
+  const std::string type = "[('shape', '<f4', (2,)), ('fortran_order', '<i4')]";
+  std::string text = "{'descr': " + type + ", 'fortran_order': True, 'shape': (2, 3), }";
+  text.resize(0xb6, ' ');
+  const std::string file = std::string("\x93NUMPY\x01\x00\xb6\x00", 10) + text;
+  const NpyReader reader{.types = {"<f4"}, .wanted = "f32", .cure = "save it as f32"};
+  const NpyHeader header = npy_header(
+      {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "x.npy", reader);
+  EXPECT_EQ(header.type, type);
+  EXPECT_FALSE(reader.takes(header.type));
+  EXPECT_TRUE(header.is_column_major);
+  EXPECT_EQ(header.shape, (Shape{2, 3}));
+  EXPECT_EQ(header.begin, file.size());
+}
+
 TEST(Npy, ReadsTheTypesOfBatches) {
   for (const json& item : data_golden().at("npys")) {
     const std::string bytes = from_hex(item.at("bytes"));

@@ -25,7 +25,7 @@ class Npy final : public Source {
  public:
   explicit Npy(const std::string& path)
       : bytes_(read_file(path, "npy", "a readable .npy file", "check the path")),
-        header_(npy_header(bytes_, path, reader())),
+        header_(accepted_npy_header(bytes_, path, reader())),
         record_bytes_((bytes_.size() - header_.begin) /
                       static_cast<std::uint64_t>(header_.shape[0])) {}
   std::int64_t size() const override { return header_.shape[0]; }

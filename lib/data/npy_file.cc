@@ -18,14 +18,14 @@ namespace {
 
 constexpr std::array<std::uint8_t, 6> kNpyMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-/// Parses the header of one file.
+/// Parses and judges the header of one file.
 class HeaderParser {
  public:
-  HeaderParser(const std::vector<std::uint8_t>& bytes, const std::string& path,
+  HeaderParser(std::span<const std::uint8_t> bytes, const std::string& path,
                const NpyReader& reader)
       : bytes_(bytes), path_(path), reader_(reader) {}
 
-  NpyHeader parse() {
+  NpyHeader parse() const {
     if (bytes_.size() < 12 || !std::equal(kNpyMagic.begin(), kNpyMagic.end(), bytes_.begin())) {
       fail(0, "no NumPy signature");
     }
@@ -35,24 +35,36 @@ class HeaderParser {
     std::memcpy(&size, bytes_.data() + 8, is_long ? 4 : 2);
     if (size > bytes_.size() - begin) fail(8, "a header that is longer than the file");
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + begin, size);
-    NpyHeader header{.type = std::string(type_of(text)), .shape = {}, .begin = begin + size};
-    if (std::find(reader_.types.begin(), reader_.types.end(), header.type) == reader_.types.end()) {
-      fail(begin, "the type `" + header.type.substr(0, 32) + "`", cure_of_type(header.type));
-    }
-    is_column_major_ = text.find("'fortran_order': True") != std::string_view::npos;
-    if (!is_column_major_ && text.find("'fortran_order': False") == std::string_view::npos) {
+    NpyHeader header{
+        .type = std::string(type_of(text)),
+        .is_column_major = text.find("'fortran_order': True") != std::string_view::npos,
+        .shape = {},
+        .begin = begin + size};
+    if (header.type.empty()) fail(begin, "no type of the elements");
+    if (!header.is_column_major && text.find("'fortran_order': False") == std::string_view::npos) {
       fail(begin, "no order of the elements");
     }
-    if (text.find("'shape':") == std::string_view::npos) fail(10, "no shape");
-    header.shape = shape_of(between(text, "'shape':", '(', ')'));
-    if (header.shape.size() < reader_.least_rank) {
-      fail(10, "a single number", "write it with numpy.save(path, numpy.atleast_1d(array))");
-    }
-    check_size(header);
+    const std::size_t shape = text.rfind("'shape':");  // a type may have a field of this name
+    if (shape == std::string_view::npos) fail(10, "no shape");
+    header.shape = shape_of(between(text.substr(shape), "'shape':", '(', ')'));
     return header;
   }
 
-  bool is_column_major() const { return is_column_major_; }
+  /// Throws UserError unless the reader accepts the array.
+  void check(const NpyHeader& header) const {
+    if (!reader_.takes(header.type)) {
+      fail(10, "the type `" + header.type.substr(0, 32) + "`", cure_of_type(header.type));
+    }
+    if (header.shape.size() < reader_.least_rank) {
+      fail(10, "a single number", "write it with numpy.save(path, numpy.atleast_1d(array))");
+    }
+    const bool is_empty =
+        std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
+    if (is_empty && !reader_.takes_empty) {
+      fail(10, "an array without elements", "save an array whose sizes are all 1 or more");
+    }
+    check_size(header);
+  }
 
  private:
   [[noreturn]] void fail(std::uint64_t offset, const std::string& found,
@@ -78,15 +90,16 @@ class HeaderParser {
     return text.substr(begin + 1, end - begin - 1);
   }
 
-  /// The quoted type. A type of several fields is not quoted: then this is the text of its header,
-  /// which is no type that a reader takes.
+  /// The quoted type. A type of several fields is not quoted: then this is the list of the fields.
   static std::string_view type_of(std::string_view header) {
     constexpr std::string_view kName = "'descr':";
     const std::size_t at = header.find(kName);
     const std::size_t begin =
         at == std::string_view::npos ? at : header.find_first_not_of(' ', at + kName.size());
     if (begin == std::string_view::npos) return {};
-    return header[begin] == '\'' ? between(header, kName, '\'', '\'') : header.substr(begin);
+    if (header[begin] == '\'') return between(header, kName, '\'', '\'');
+    const std::size_t end = header.rfind(", 'fortran_order'");
+    return end < begin ? std::string_view() : header.substr(begin, end - begin);
   }
 
   Shape shape_of(std::string_view text) const {
@@ -102,9 +115,6 @@ class HeaderParser {
       if (error != std::errc() || end != word.data() + word.size() || extent < 0 ||
           extent > std::int64_t{1} << 40U) {
         fail(10, "an invalid size `" + std::string(word.substr(0, 32)) + "`");
-      }
-      if (extent == 0 && !reader_.takes_empty) {
-        fail(10, "an array without elements", "save an array whose sizes are all 1 or more");
       }
       shape.push_back(extent);
     }
@@ -124,10 +134,9 @@ class HeaderParser {
          std::to_string(rest) + " bytes of data, " + std::to_string(size) + " in the header");
   }
 
-  const std::vector<std::uint8_t>& bytes_;
+  std::span<const std::uint8_t> bytes_;
   const std::string& path_;
   const NpyReader& reader_;
-  bool is_column_major_ = false;
 };
 
 /// The elements of a column-major array, each of `size` bytes, in row-major order.
@@ -156,11 +165,21 @@ const char* npy_type(DType dtype) {
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
-NpyHeader npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
+bool NpyReader::takes(std::string_view type) const {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+NpyHeader npy_header(std::span<const std::uint8_t> bytes, const std::string& path,
                      const NpyReader& reader) {
-  HeaderParser parser(bytes, path, reader);
+  return HeaderParser(bytes, path, reader).parse();
+}
+
+NpyHeader accepted_npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
+                              const NpyReader& reader) {
+  const HeaderParser parser(bytes, path, reader);
   NpyHeader header = parser.parse();
-  if (parser.is_column_major()) {
+  parser.check(header);
+  if (header.is_column_major) {
     const auto size = static_cast<std::size_t>(header.type.back() - '0');
     const std::vector<std::uint8_t> elements =
         row_major(bytes.data() + header.begin, header.shape, size);
@@ -186,7 +205,7 @@ Array read_npy(const std::string& path) {
   }();
   std::vector<std::uint8_t> bytes =
       read_file(path, "npy", "a readable .npy file", "check the path");
-  const NpyHeader header = npy_header(bytes, path, reader);
+  const NpyHeader header = accepted_npy_header(bytes, path, reader);
   const DType dtype = *std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
                                     [&](DType each) { return npy_type(each) == header.type; });
   return make_array_from_callback(
@@ -200,23 +219,27 @@ Array read_npy(const std::string& path) {
       });
 }
 
-std::string npy_bytes(const Array& array) {
-  const Array x = array.dtype() == DType::bf16 ? astype(array, DType::f32) : array;
+std::string npy_header_for(const Type& type) {
   std::string shape;  // a tuple of Python: (4, 3), (5,), ()
-  for (const std::int64_t size : x.shape()) {
+  for (const std::int64_t size : type.shape) {
     shape += (shape.empty() ? "" : ", ") + std::to_string(size);
   }
-  if (x.rank() == 1) shape += ",";
-  std::string header = "{'descr': '" + std::string(npy_type(x.dtype())) +
+  if (type.shape.size() == 1) shape += ",";
+  std::string header = "{'descr': '" + std::string(npy_type(type.dtype)) +
                        "', 'fortran_order': False, 'shape': (" + shape + "), }";
   // The elements begin at a multiple of 64 bytes, behind a line break.
   constexpr std::size_t kBefore = kNpyMagic.size() + 4;
   header.resize((kBefore + header.size() + 64) / 64 * 64 - kBefore - 1, ' ');
   header += '\n';
-  std::string file(kNpyMagic.begin(), kNpyMagic.end());
-  file += {'\1', '\0'};
-  file += {static_cast<char>(header.size() & 255U), static_cast<char>(header.size() >> 8U)};
-  file += header;
+  std::string start(kNpyMagic.begin(), kNpyMagic.end());
+  start += {'\1', '\0'};
+  start += {static_cast<char>(header.size() & 255U), static_cast<char>(header.size() >> 8U)};
+  return start + header;
+}
+
+std::string npy_bytes(const Array& array) {
+  const Array x = array.dtype() == DType::bf16 ? astype(array, DType::f32) : array;
+  std::string file = npy_header_for(x.type());
   const Array whole = device_put(x, NamedSharding());
   for (const Shard& shard : whole.addressable_shards()) {
     const std::span<const std::byte> elements = shard.bytes();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,8 @@
 namespace tessera::data {
 
 struct NpyHeader {
-  std::string type;  // "<f4"
+  std::string type;  // "<f4"; of elements with several fields, the list of their fields
+  bool is_column_major = false;
   Shape shape;
   std::size_t begin = 0;  // offset of the elements in the file
 };
@@ -23,13 +25,21 @@ struct NpyReader {
   bool takes_empty = false;  // arrays without elements
   std::string wanted;
   std::string cure;  // for another type
+
+  bool takes(std::string_view type) const;
 };
 
-/// The header of a file whose complete content is `bytes`. Puts column-major elements in row-major
-/// order. Throws UserError for a type that the reader does not accept, and for a file with more or
-/// fewer elements than its header says.
-NpyHeader npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
+/// The header of a file whose complete content is `bytes`, for an array of any type. Throws
+/// UserError if it is damaged.
+NpyHeader npy_header(std::span<const std::uint8_t> bytes, const std::string& path,
                      const NpyReader& reader);
+/// The same for an array that the reader accepts. Puts column-major elements in row-major order.
+/// Throws UserError for other arrays, and for a file with more or fewer elements than its header
+/// says.
+NpyHeader accepted_npy_header(std::vector<std::uint8_t>& bytes, const std::string& path,
+                              const NpyReader& reader);
+/// All that comes before the elements in a file with an array of this type.
+std::string npy_header_for(const Type& type);
 
 /// The element type as headers write it: "<f4". bf16, which NumPy does not have, is "|V2", as
 /// ml_dtypes stores it.

@@ -1,6 +1,5 @@
 // Reads the files of other programs by their kinds.
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -44,53 +43,6 @@ Content content_of(Bytes bytes) {
 
 namespace {
 
-/// The text behind a key of a header of NumPy, up to `end`; empty if there is none.
-std::string_view value_in(std::string_view header, std::string_view key, std::string_view end) {
-  const std::size_t at = header.find(key);
-  if (at == std::string_view::npos) return {};
-  header.remove_prefix(at + key.size());
-  return header.substr(0, std::min(header.find(end), header.size()));
-}
-
-/// What the header of an .npy file says, whichever type its array has.
-struct PlainHeader {
-  std::string_view type;
-  bool is_row_major;
-  Shape shape;
-  std::size_t begin;  // of the elements
-};
-
-/// Nothing if the header is not complete.
-std::optional<PlainHeader> plain_header(std::span<const std::uint8_t> file) {
-  const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
-  if (all.size() < 12 || !all.starts_with("\x93NUMPY")) return std::nullopt;
-  const bool is_long = file[6] > 1;
-  const std::size_t first = is_long ? 12 : 10;
-  std::uint32_t size = 0;
-  std::memcpy(&size, file.data() + 8, is_long ? 4 : 2);
-  if (size > all.size() - first) return std::nullopt;
-  const std::string_view text = all.substr(first, size);
-  std::string_view type = value_in(text, "'descr': ", ", 'fortran_order'");
-  if (type.size() > 2 && type.front() == '\'' && type.back() == '\'') {
-    type = type.substr(1, type.size() - 2);
-  }
-  if (type.empty() || text.find("'shape': (") == std::string_view::npos) return std::nullopt;
-  PlainHeader header{.type = type,
-                     .is_row_major = text.find("'fortran_order': False") != std::string_view::npos,
-                     .shape = {},
-                     .begin = first + size};
-  std::string_view sizes = value_in(text, "'shape': (", ")");
-  while (!sizes.empty()) {
-    std::int64_t extent = 0;
-    const auto [end, error] = std::from_chars(sizes.data(), sizes.data() + sizes.size(), extent);
-    if (error != std::errc() || extent < 0) return std::nullopt;
-    header.shape.push_back(extent);
-    sizes.remove_prefix(static_cast<std::size_t>(end - sizes.data()));
-    sizes.remove_prefix(std::min(sizes.find_first_not_of(", "), sizes.size()));
-  }
-  return header;
-}
-
 /// The dtype of a type that the reader takes.
 std::string dtype_of_npy(std::string_view type) {
   const auto* dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
@@ -103,26 +55,20 @@ std::string dtype_of_npy(std::string_view type) {
 Tensor npy_tensor(const ZipEntry& entry, const std::string& path, const data::NpyReader& reader) {
   Tensor tensor;
   tensor.name = entry.name.substr(0, entry.name.size() - 4);
-  const std::optional<PlainHeader> plain = plain_header(entry.content.bytes);
-  const bool is_known = plain && std::find(reader.types.begin(), reader.types.end(), plain->type) !=
-                                     reader.types.end();
-  if (plain && !is_known) {  // is listed, but not read
-    tensor.dtype = std::string(plain->type.substr(0, 64));
-    tensor.shape = plain->shape;
-    return tensor;
-  }
-  if (plain && plain->is_row_major) {
-    tensor.dtype = dtype_of_npy(plain->type);
-    tensor.shape = plain->shape;
-    tensor.elements = entry.content;
-    tensor.elements.bytes = tensor.elements.bytes.subspan(plain->begin);
-    return tensor;
-  }
-  Bytes file(entry.content.bytes.begin(), entry.content.bytes.end());
-  const data::NpyHeader header = data::npy_header(file, path + "/" + entry.name, reader);
-  tensor.dtype = dtype_of_npy(header.type);
+  const std::string shown = path + "/" + entry.name;
+  const data::NpyHeader header = data::npy_header(entry.content.bytes, shown, reader);
   tensor.shape = header.shape;
-  tensor.elements = content_of(std::move(file));
+  if (!reader.takes(header.type)) {  // is listed, but not read
+    tensor.dtype = header.type.substr(0, 64);
+    return tensor;
+  }
+  tensor.dtype = dtype_of_npy(header.type);
+  tensor.elements = entry.content;
+  if (header.is_column_major) {
+    Bytes file(entry.content.bytes.begin(), entry.content.bytes.end());
+    data::accepted_npy_header(file, shown, reader);
+    tensor.elements = content_of(std::move(file));
+  }
   tensor.elements.bytes = tensor.elements.bytes.subspan(header.begin);
   return tensor;
 }

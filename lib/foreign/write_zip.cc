@@ -85,25 +85,10 @@ void ZipWriter::finish() {
 
 // --- np.savez
 
-namespace {
-
-std::string npy_header(const Type& type) {
-  std::string shape;
-  for (const std::int64_t size : type.shape) shape += std::to_string(size) + ", ";
-  std::string text = "{'descr': '" + std::string(data::npy_type(type.dtype)) +
-                     "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  constexpr std::size_t kBefore = 10;
-  text.append(63 - (text.size() + kBefore) % 64, ' ');
-  text += '\n';
-  return std::string("\x93NUMPY\x01\x00", 8) + little_endian(text.size(), 2) + text;
-}
-
-}  // namespace
-
 void write_npz(const Sources& sources, const Append& append) {
   ZipWriter zip(append);
   for (const Source& source : sources) {
-    const std::string header = npy_header(source.type);
+    const std::string header = data::npy_header_for(source.type);
     const std::vector<std::byte> elements = source.elements();
     std::vector<std::byte> file(header.size() + elements.size());
     std::copy_n(bytes_of(header).begin(), header.size(), file.begin());
