@@ -4,15 +4,19 @@
 #include <tessera/data.h>
 #include <tessera/error.h>
 
+#include "checkpoint/json.h"
 #include "data/file.h"
 #include "data/index_shuffle.h"
-#include "data/pickle.h"
+#include "foreign/numpy_pickle.h"
+#include "foreign/unpickle.h"
 
 namespace tessera::data {
 
 namespace {
 
 namespace fs = std::filesystem;
+using foreign::Value;
+using Kind = Value::Kind;
 
 constexpr std::size_t kSide = 32;
 constexpr std::size_t kPixels = kSide * kSide;
@@ -40,18 +44,18 @@ struct Images {
   }
 };
 
-[[noreturn]] void fail_file(const std::string& path, std::uint64_t offset, const std::string& found,
-                            const std::string& wanted) {
+[[noreturn]] void fail_file(const std::string& found, const std::string& wanted) {
   throw UserError({.what = "cifar10: the file is not in the format of CIFAR-10",
-                   .found = at_byte(path, offset, found),
+                   .found = found,
                    .wanted = wanted,
                    .cure = kCure});
 }
 
-void check_label(const std::string& path, std::uint64_t offset, std::int64_t label) {
+/// `place` says where the label is.
+void check_label(const std::string& place, std::int64_t label) {
   if (label >= 0 && label < kClasses) return;
   throw UserError({.what = "cifar10: a label is out of range",
-                   .found = at_byte(path, offset, "the label " + std::to_string(label)),
+                   .found = place + " with the label " + std::to_string(label),
                    .wanted = "labels from 0 to 9",
                    .cure = kCure});
 }
@@ -63,40 +67,61 @@ std::vector<std::uint8_t> read_part(const std::string& path) {
 void read_binary(const std::string& path, Images& images) {
   const std::vector<std::uint8_t> bytes = read_part(path);
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
-    fail_file(path, bytes.size(), "the end of the file",
+    fail_file(at_byte(path, bytes.size(), "the end of the file"),
               "records of 3073 bytes: a label and the planes of an image");
   }
   for (std::size_t at = 0; at < bytes.size(); at += kRecordBytes) {
-    check_label(path, at, bytes[at]);
+    check_label(path + ": image " + std::to_string(at / kRecordBytes), bytes[at]);
     images.add(bytes[at], bytes.data() + at + 1);
   }
 }
 
+constexpr const char* kWantedPickle =
+    "a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n numbers";
+
+/// Reads a pickle, whose values refer to the bytes.
+foreign::Pickle unpickled(const std::vector<std::uint8_t>& bytes, const std::string& path) {
+  try {
+    return foreign::read_pickle(bytes);
+  } catch (const checkpoint::BadText& error) {
+    fail_file(path + ": " + error.what(), kWantedPickle);
+  }
+}
+
+/// The images of a file, as planes.
+foreign::NumpyArray images_in(const Value& root, const std::string& path) {
+  const Value* const data = foreign::find(root, "data");
+  std::optional<foreign::NumpyArray> images;
+  if (data != nullptr) images = foreign::numpy_array(*data);
+  if (images && images->type == "|u1") return *images;
+  const Value* const found = data == nullptr ? &root : data;
+  fail_file(path + (found->kind == Kind::opaque && !images
+                        ? ": a call of " + foreign::name_of_call(*found) + ", which is not run"
+                        : ": no array `data` of bytes"),
+            kWantedPickle);
+}
+
 void read_python(const std::string& path, Images& images) {
   const std::vector<std::uint8_t> bytes = read_part(path);
-  const Pickle pickle(bytes, path);
-  const Pickle::Value* data = pickle.find(pickle.root(), "data");
-  const Pickle::Value* labels = pickle.find(pickle.root(), "labels");
-  const std::string wanted =
-      "a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n numbers";
-  const auto has_kind = [](const Pickle::Value* value, Pickle::Kind kind) {
-    return value != nullptr && value->kind == kind;
-  };
-  if (!has_kind(data, Pickle::Kind::array)) fail_file(path, 0, "no array `data`", wanted);
-  if (!has_kind(labels, Pickle::Kind::list)) fail_file(path, 0, "no list `labels`", wanted);
-  const auto count = static_cast<std::int64_t>(labels->items.size());
-  if (count == 0 || data->shape != std::vector<std::int64_t>{count, kImageBytes}) {
-    fail_file(path, 0,
-              std::to_string(count) + " labels and data of shape " + to_string(data->shape),
-              wanted);
+  const foreign::Pickle pickle = unpickled(bytes, path);
+  const foreign::NumpyArray data = images_in(*pickle.result, path);
+  const Value* const labels = foreign::find(*pickle.result, "labels");
+  if (labels == nullptr || labels->kind != Kind::list)
+    fail_file(path + ": no list `labels`", kWantedPickle);
+  const std::size_t count = labels->items.size();
+  const Shape wanted = {static_cast<std::int64_t>(count), kImageBytes};
+  if (count == 0 || data.shape != wanted || data.elements.bytes.size() != count * kImageBytes) {
+    fail_file(path + ": " + std::to_string(count) + " labels, and data of shape " +
+                  to_string(data.shape) + " with " + std::to_string(data.elements.bytes.size()) +
+                  " bytes",
+              kWantedPickle);
   }
-  for (std::size_t i = 0; i < labels->items.size(); ++i) {
-    const Pickle::Value& label = pickle.item(labels->items[i]);
-    if (label.kind != Pickle::Kind::number)
-      fail_file(path, 0, "a label that is not a number", wanted);
-    check_label(path, 0, label.number);
-    images.add(label.number,
-               reinterpret_cast<const std::uint8_t*>(data->text.data()) + i * kImageBytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Value& label = *labels->items[i];
+    if (label.kind != Kind::number)
+      fail_file(path + ": a label that is not a number", kWantedPickle);
+    check_label(path + ": image " + std::to_string(i), label.number);
+    images.add(label.number, &data.elements.bytes[i * kImageBytes]);
   }
 }
 
@@ -212,10 +237,10 @@ std::vector<std::string> cifar10_classes(const std::string& folder) {
     if (!name.empty()) names.push_back(name);
     return numbered(std::move(names));
   }
-  const Pickle pickle(*bytes, path);
-  const Pickle::Value* list = pickle.find(pickle.root(), "label_names");
-  if (list == nullptr || list->kind != Pickle::Kind::list) return numbered({});
-  for (const std::uint32_t item : list->items) names.emplace_back(pickle.item(item).text);
+  const foreign::Pickle pickle = unpickled(*bytes, path);
+  const Value* const list = foreign::find(*pickle.result, "label_names");
+  if (list == nullptr || list->kind != Kind::list) return numbered({});
+  for (const Value* name : list->items) names.emplace_back(name->text);
   return numbered(std::move(names));
 }
 

@@ -1,4 +1,4 @@
-// CIFAR-10 in both layouts, pickles, .npy and ArrayRecord files.
+// CIFAR-10 in both layouts, .npy and ArrayRecord files.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <set>
@@ -8,7 +8,6 @@
 #include <tessera/ops.h>
 
 #include "data/npy_file.h"
-#include "data/pickle.h"
 #include "tests/data/cifar_folder.h"
 #include "tests/peers/golden.h"
 
@@ -123,33 +122,18 @@ TEST(Cifar10, EveryCutOffFileIsRefused) {
   EXPECT_THROW(cifar10(python, Split::train), UserError);
 }
 
-TEST(Pickle, ReadsWhatPython3Writes) {
+TEST(Cifar10, ReadsEveryProtocolOfPickle) {
+  const std::string folder = cifar_folder(CifarLayout::python, 3);
+  std::set<Bytes> found;
   for (const json& item : data_golden().at("pickles")) {
-    const std::string bytes = from_hex(item.at("bytes"));
-    const Pickle pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "x");
-    const Pickle::Value* data = pickle.find(pickle.root(), "data");
-    ASSERT_NE(data, nullptr);
-    EXPECT_EQ(data->shape, (std::vector<std::int64_t>{3, 3072}));
-    EXPECT_EQ(data->text.size(), 9216U);
-    const Pickle::Value* names = pickle.find(pickle.root(), "filenames");
-    ASSERT_NE(names, nullptr);
-    ASSERT_EQ(names->items.size(), 3U);
-    EXPECT_EQ(pickle.item(names->items[1]).text, "b.png");
-    EXPECT_EQ(pickle.item(names->items[2]).text, "a.png") << "from the memo";
+    testing::write_file(folder + "/test_batch", from_hex(item.at("bytes")));
+    const Dataset images = cifar10(folder, Split::test);
+    ASSERT_EQ(images.size(), 3) << item.at("protocol");
+    const Record last = record(images, 1);
+    EXPECT_EQ(std::get<Values>(last[1].values), Values{9});
+    found.insert(std::get<Bytes>(last[0].values));
   }
-}
-
-TEST(Pickle, NeverRunsAnything) {
-  for (const std::string& bytes :
-       {std::string("cos\nsystem\n(U\x04true\x85R."),
-        std::string("\x80\x02"
-                    "c__builtin__\neval\n."),
-        std::string("cnumpy\nload\n."), std::string("\x8c\x02os\x8c\x06system\x93.", 13),
-        std::string("(ios\nsystem\n."), std::string("cnumpy\nndarray\n(tR.")}) {
-    EXPECT_THROW(Pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "x"),
-                 UserError)
-        << bytes;
-  }
+  EXPECT_EQ(found.size(), 1U) << "the same pixels in all protocols";
 }
 
 TEST(Npy, RefusesElementsOfSeveralFields) {

@@ -139,7 +139,8 @@ class HeaderParser {
   const NpyReader& reader_;
 };
 
-/// The elements of a column-major array, each of `size` bytes, in row-major order.
+}  // namespace
+
 std::vector<std::uint8_t> row_major(const std::uint8_t* from, const Shape& shape,
                                     std::size_t size) {
   std::vector<std::uint8_t> result(static_cast<std::size_t>(num_elements(shape)) * size);
@@ -155,8 +156,6 @@ std::vector<std::uint8_t> row_major(const std::uint8_t* from, const Shape& shape
   }
   return result;
 }
-
-}  // namespace
 
 const char* npy_type(DType dtype) {
   static constexpr const char* kTypes[] = {"|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2",

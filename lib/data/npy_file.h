@@ -41,6 +41,9 @@ NpyHeader accepted_npy_header(std::vector<std::uint8_t>& bytes, const std::strin
 /// All that comes before the elements in a file with an array of this type.
 std::string npy_header_for(const Type& type);
 
+/// The elements of a column-major array, each of `size` bytes, in row-major order.
+std::vector<std::uint8_t> row_major(const std::uint8_t* from, const Shape& shape, std::size_t size);
+
 /// The element type as headers write it: "<f4". bf16, which NumPy does not have, is "|V2", as
 /// ml_dtypes stores it.
 const char* npy_type(DType dtype);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tessera::data {
@@ -33,6 +34,23 @@ inline Char char_at(std::string_view text, std::size_t at) {
   const bool is_surrogate = code_point >= 0xD800 && code_point < 0xE000;
   if (code_point < kLeast[bytes - 2] || code_point > 0x10FFFF || is_surrogate) return {};
   return {.code_point = code_point, .bytes = bytes};
+}
+
+/// Appends a character up to U+10FFFF.
+inline void append_utf8(std::string& text, std::uint32_t code_point) {
+  const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
+  if (code_point < 0x80) return add(code_point);
+  if (code_point < 0x800) {
+    add(0xC0U | code_point >> 6);
+  } else if (code_point < 0x10000) {
+    add(0xE0U | code_point >> 12);
+    add(0x80U | (code_point >> 6 & 0x3FU));
+  } else {
+    add(0xF0U | code_point >> 18);
+    add(0x80U | (code_point >> 12 & 0x3FU));
+    add(0x80U | (code_point >> 6 & 0x3FU));
+  }
+  add(0x80U | (code_point & 0x3FU));
 }
 
 }  // namespace tessera::data

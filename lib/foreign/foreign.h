@@ -37,6 +37,8 @@ struct Tensor {
 const char* numpy_name(DType dtype);
 /// PyTorch's storage class; nullptr if there is none. Files then have the dtype instead.
 const char* storage_name(DType dtype);
+/// The dtype of a type in .npy files, such as "<f4"; the type itself if arrays do not have it.
+std::string dtype_of_npy(const std::string& type);
 /// Bytes of an element; 0 for an unknown dtype.
 std::size_t element_bytes(const std::string& dtype);
 /// The bytes of the elements of an array. Throws BadText if there are 2^62 or more.

@@ -16,6 +16,17 @@
 
 namespace tessera::foreign {
 
+namespace {
+constexpr const char* kOtherBf16 = "<V2";  // another name of bf16 in .npy files
+}  // namespace
+
+std::string dtype_of_npy(const std::string& type) {
+  if (type == kOtherBf16) return checkpoint::safetensors_name(DType::bf16);
+  const auto* const dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
+                                         [&](DType each) { return data::npy_type(each) == type; });
+  return dtype == std::end(kAllDTypes) ? type : checkpoint::safetensors_name(*dtype);
+}
+
 std::size_t element_bytes(const std::string& dtype) {
   const std::optional<DType> known = checkpoint::find_safetensors_dtype(dtype);
   return known ? size_bytes(*known) : 0;
@@ -43,14 +54,6 @@ Content content_of(Bytes bytes) {
 
 namespace {
 
-/// The dtype of a type that the reader takes.
-std::string dtype_of_npy(std::string_view type) {
-  const auto* dtype = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes),
-                                   [&](DType each) { return data::npy_type(each) == type; });
-  if (dtype == std::end(kAllDTypes)) dtype = std::find(std::begin(kAllDTypes), dtype, DType::bf16);
-  return checkpoint::safetensors_name(*dtype);
-}
-
 /// The array of an .npy file.
 Tensor npy_tensor(const ZipEntry& entry, const std::string& path, const data::NpyReader& reader) {
   Tensor tensor;
@@ -58,11 +61,8 @@ Tensor npy_tensor(const ZipEntry& entry, const std::string& path, const data::Np
   const std::string shown = path + "/" + entry.name;
   const data::NpyHeader header = data::npy_header(entry.content.bytes, shown, reader);
   tensor.shape = header.shape;
-  if (!reader.takes(header.type)) {  // is listed, but not read
-    tensor.dtype = header.type.substr(0, 64);
-    return tensor;
-  }
-  tensor.dtype = dtype_of_npy(header.type);
+  tensor.dtype = dtype_of_npy(header.type).substr(0, 64);
+  if (!reader.takes(header.type)) return tensor;  // is listed, but not read
   tensor.elements = entry.content;
   if (header.is_column_major) {
     Bytes file(entry.content.bytes.begin(), entry.content.bytes.end());
@@ -76,7 +76,7 @@ Tensor npy_tensor(const ZipEntry& entry, const std::string& path, const data::Np
 }  // namespace
 
 std::vector<Tensor> read_npz(const std::vector<ZipEntry>& entries, const std::string& path) {
-  data::NpyReader reader{.types = {"<V2"},  // another name of bf16
+  data::NpyReader reader{.types = {kOtherBf16},
                          .least_rank = 0,
                          .takes_empty = true,
                          .wanted = "arrays of bool, integers or floats, in little-endian order",

@@ -145,7 +145,11 @@ TEST(Import, ReadsTheTensorsBesideOtherValues) {
   for (const char* name : {"training2.pt", "training4.pt"}) {
     std::vector<FileTensor> left;
     const Arrays arrays = imported(golden(name), &left);
-    ASSERT_EQ(arrays.size(), 3U) << name;
+    ASSERT_EQ(arrays.size(), 5U) << name;
+    EXPECT_EQ(arrays.at("history").to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2}));
+    // numpy.random.RandomState(0).get_state()[1]
+    EXPECT_EQ(arrays.at("random.1.1").shape(), Shape{624});
+    EXPECT_EQ(arrays.at("random.1.1").slice(0, 2, 3).item<std::uint32_t>(), 1812433255U) << name;
     const Array ones_of_2 = array<float>({1, 1});
     EXPECT_TRUE(
         array_equal(arrays.at("model.weight"), reshape(arange(0, 6, 1, DType::f32), {2, 3})))
@@ -254,6 +258,28 @@ TEST(Import, KeepsRepeatedNamesAndParametersSmall) {
   const std::string calls = repeated("ctorch._utils\n_rebuild_parameter\nh\1\x85R0", 100'000) +
                             "}" + text_value("x") + bytes_value("K\1") + "s.";
   EXPECT_EQ(imported(torch_file("parameters.pt", list + "0" + calls)).size(), 1U);
+}
+
+/// torch.save({"x": Namespace(numpy.array([1, 2], "u1")), "big": numpy.array([1], ">i2")})
+TEST(Import, ListsArraysOfNumPyThatItCannotRead) {
+  const auto array = [](const std::string& type, const std::string& shape,
+                        const std::string& elements) {
+    return "cnumpy.core.multiarray\n_reconstruct\n)R(K\1" + shape + "\x85" + "cnumpy\ndtype\n" +
+           text_value(type.substr(1)) + "\x85R(K\3" + text_value(type.substr(0, 1)) + "tbK" + '\0' +
+           text_value(elements) + "tb";
+  };
+  const std::string pickle = "}(" + text_value("x") + "cargparse\nNamespace\n" +
+                             array("|u1", "K\2", "ab") + "\x85R" + text_value("big") +
+                             array(">i2", "K\1", "ab") + text_value("y") +
+                             array("|u1", "K\1", "a") + "u.";
+  std::vector<FileTensor> left;
+  const Arrays arrays = imported(torch_file("numpy.pt", pickle), &left);
+  EXPECT_EQ(arrays.size(), 1U);
+  EXPECT_EQ(arrays.at("y").to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{'a'}));
+  EXPECT_EQ(problems_of(left),
+            (std::map<std::string, std::string>{
+                {"x.1.0 U8[2]", "it is inside a call of argparse.Namespace, which is not run"},
+                {"big >i2[1]", "arrays cannot have this dtype"}}));
 }
 
 /// 1.5F as an array without dimensions, in an extension of 16 bytes.

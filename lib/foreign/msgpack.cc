@@ -1,8 +1,8 @@
 // Reads MessagePack as Flax writes it: maps, and arrays as extensions.
 #include <algorithm>
-#include <cstring>
 
 #include "checkpoint/json.h"
+#include "foreign/cursor.h"
 #include "foreign/foreign.h"
 
 namespace tessera::foreign {
@@ -32,13 +32,13 @@ std::string dtype_of_numpy(const std::string& name) {
 
 class Reader {
  public:
-  explicit Reader(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+  explicit Reader(std::span<const std::uint8_t> bytes) : cursor_(bytes) {}
 
   /// Adds the arrays of the value that begins here.
   void read(const std::string& name, int level, std::vector<Tensor>& tensors) {
     if (level > kMostLevels) throw BadText("it is nested too deeply");
     if (name.size() > kMostNameBytes) throw BadText("a name has more than 4096 bytes");
-    const std::uint8_t kind = peek();
+    const std::uint8_t kind = cursor_.peek();
     if (const std::optional<std::uint64_t> pairs = map_size(kind)) {
       for (std::uint64_t i = 0; i < *pairs; ++i) {
         const std::string key = text();
@@ -50,8 +50,8 @@ class Reader {
         read(name.empty() ? std::to_string(i) : name + "/" + std::to_string(i), level + 1, tensors);
       }
     } else if (const std::optional<std::uint64_t> size = extension_size(kind)) {
-      const std::uint8_t type = number<std::uint8_t>();
-      const auto content = take(*size);
+      const std::uint8_t type = cursor_.big_endian<std::uint8_t>();
+      const auto content = cursor_.take(*size);
       // A number of NumPy is written as an array without dimensions.
       if (type == kArrayExtension || type == kScalarExtension)
         tensors.push_back(Reader(content).array(name));
@@ -59,34 +59,17 @@ class Reader {
       skip_plain(kind);
     }
   }
-  bool is_at_end() const { return at_ == bytes_.size(); }
+  bool is_at_end() const { return cursor_.is_at_end(); }
 
  private:
-  std::uint8_t peek() const {
-    if (is_at_end()) throw BadText("it is cut off");
-    return bytes_[at_];
-  }
-  std::span<const std::uint8_t> take(std::uint64_t size) {
-    if (size > bytes_.size() - at_) throw BadText("it is cut off");
-    const auto found = bytes_.subspan(at_, size);
-    at_ += size;
-    return found;
-  }
-  /// Big-endian.
-  template <typename T>
-  T number() {
-    std::uint64_t value = 0;
-    for (const std::uint8_t byte : take(sizeof(T))) value = value << 8 | byte;
-    return static_cast<T>(value);
-  }
   /// The size behind a byte that says how many bytes it has.
   std::uint64_t sized(int bytes) {
-    ++at_;
-    if (bytes == 1) return number<std::uint8_t>();
-    return bytes == 2 ? number<std::uint16_t>() : number<std::uint32_t>();
+    cursor_.byte();
+    if (bytes == 1) return cursor_.big_endian<std::uint8_t>();
+    return bytes == 2 ? cursor_.big_endian<std::uint16_t>() : cursor_.big_endian<std::uint32_t>();
   }
   std::uint64_t small(std::uint64_t size) {
-    ++at_;
+    cursor_.byte();
     return size;
   }
 
@@ -113,28 +96,28 @@ class Reader {
   }
 
   std::span<const std::uint8_t> text_bytes() {
-    const std::optional<std::uint64_t> size = text_size(peek());
+    const std::optional<std::uint64_t> size = text_size(cursor_.peek());
     if (!size) throw BadText("a key is not a string");
-    return take(*size);
+    return cursor_.take(*size);
   }
   std::string text() {
     const auto found = text_bytes();
     return {found.begin(), found.end()};
   }
   std::int64_t whole_number() {
-    const std::uint8_t kind = peek();
-    ++at_;
+    const std::uint8_t kind = cursor_.byte();
     if (kind < 0x80) return kind;
-    if (kind == 0xCC) return number<std::uint8_t>();
-    if (kind == 0xCD) return number<std::uint16_t>();
-    if (kind == 0xCE) return number<std::uint32_t>();
-    if (kind == 0xCF) return static_cast<std::int64_t>(number<std::uint64_t>() << 1U >> 1U);
+    if (kind == 0xCC) return cursor_.big_endian<std::uint8_t>();
+    if (kind == 0xCD) return cursor_.big_endian<std::uint16_t>();
+    if (kind == 0xCE) return cursor_.big_endian<std::uint32_t>();
+    if (kind == 0xCF)
+      return static_cast<std::int64_t>(cursor_.big_endian<std::uint64_t>() << 1U >> 1U);
     throw BadText("a size is not a whole number");
   }
   /// The three parts of an array: shape, dtype and bytes.
   Tensor array(const std::string& name) {
-    if (list_size(peek()) != std::uint64_t{3}) throw BadText(name + " is not an array");
-    const std::optional<std::uint64_t> rank = list_size(peek());
+    if (list_size(cursor_.peek()) != std::uint64_t{3}) throw BadText(name + " is not an array");
+    const std::optional<std::uint64_t> rank = list_size(cursor_.peek());
     if (!rank) throw BadText(name + " has no shape");
     Tensor tensor{.name = name, .dtype = {}, .shape = {}, .elements = {}};
     for (std::uint64_t i = 0; i < *rank; ++i) tensor.shape.push_back(whole_number());
@@ -145,19 +128,18 @@ class Reader {
   /// Numbers, texts, nil and booleans.
   void skip_plain(std::uint8_t kind) {
     if (const std::optional<std::uint64_t> size = text_size(kind)) {
-      take(*size);
+      cursor_.take(*size);
       return;
     }
-    ++at_;
+    cursor_.byte();
     if (kind == 0xC1) throw BadText("it is not MessagePack");
-    if (kind == 0xCA) take(4);
-    if (kind == 0xCB) take(8);
-    if (kind >= 0xCC && kind <= 0xCF) take(std::uint64_t{1} << (kind - 0xCCU));
-    if (kind >= 0xD0 && kind <= 0xD3) take(std::uint64_t{1} << (kind - 0xD0U));
+    if (kind == 0xCA) cursor_.take(4);
+    if (kind == 0xCB) cursor_.take(8);
+    if (kind >= 0xCC && kind <= 0xCF) cursor_.take(std::uint64_t{1} << (kind - 0xCCU));
+    if (kind >= 0xD0 && kind <= 0xD3) cursor_.take(std::uint64_t{1} << (kind - 0xD0U));
   }
 
-  std::span<const std::uint8_t> bytes_;
-  std::uint64_t at_ = 0;
+  Cursor cursor_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "checkpoint/json.h"
 #include "foreign/foreign.h"
+#include "foreign/numpy_pickle.h"
 #include "foreign/unpickle.h"
 
 namespace tessera::foreign {
@@ -47,17 +48,10 @@ std::string dtype_named(const Value& type) {
   return std::string(type.text.substr(0, 64));
 }
 
-Shape sizes_in(const Value& list) {
-  constexpr std::size_t kMostDims = 64;  // of PyTorch
-  if (list.kind != Kind::list || list.items.size() > kMostDims)
-    throw BadText("the shape of a tensor is not a list of at most 64 sizes");
-  Shape sizes;
-  for (const Value* item : list.items) {
-    if (item->kind != Kind::number || item->number < 0)
-      throw BadText("a tensor has a size that is not a whole number of 0 or more");
-    sizes.push_back(item->number);
-  }
-  return sizes;
+Shape tensor_sizes(const Value& list) {
+  const std::optional<Shape> sizes = sizes_in(list);
+  if (!sizes) throw BadText("a tensor has a shape that is no list of at most 64 sizes");
+  return *sizes;
 }
 
 /// A tensor as the pickle describes it: a part of a storage.
@@ -99,8 +93,8 @@ View view_of(const Value& tensor) {
   View view{.dtype = has_dtype ? dtype_named(*given[6]) : dtype_of_storage(*given[0]->items[0]),
             .storage = given[0]->text,
             .offset = given[1]->number,
-            .shape = sizes_in(*given[2]),
-            .strides = sizes_in(*given[3])};
+            .shape = tensor_sizes(*given[2]),
+            .strides = tensor_sizes(*given[3])};
   const std::size_t flags = has_dtype ? 7 : 6;
   if (given.size() > flags) read_flags(*given[flags], view);
   return view;
@@ -198,10 +192,11 @@ class Collector {
   }
 
   void collect(const Value& value, int level) {
-    constexpr std::int64_t kMostValues = 10'000'000;
     if (level > kMostLevels || ++count_ > kMostValues) throw BadText("it is nested too deeply");
     if (value.kind == Kind::tensor) {
       add(value, "");
+    } else if (const std::optional<NumpyArray> array = numpy_array(value)) {
+      add(*array, "");
     } else if (value.kind == Kind::opaque) {
       const std::string call = name_of_call(value);
       if (first_call_.empty()) first_call_ = call;
@@ -228,12 +223,6 @@ class Collector {
   }
 
  private:
-  static std::string name_of_call(const Value& call) {
-    const Value* const function = call.items.empty() ? nullptr : call.items[0];
-    if (function == nullptr || function->kind != Kind::global) return "an object";
-    return std::string(function->module.substr(0, 64)) + "." +
-           std::string(function->text.substr(0, 64));
-  }
   /// Visits the items of a dict, list or call, with their keys or positions in the path.
   template <typename Visit>
   void each_item(const Value& value, Visit visit) {
@@ -250,6 +239,7 @@ class Collector {
   void list_hidden(const Value& value, const std::string& problem, int level) {
     if (level > kMostLevels || !listed_.insert(&value).second) return;
     if (value.kind == Kind::tensor) return add(value, problem);
+    if (const std::optional<NumpyArray> array = numpy_array(value)) return add(*array, problem);
     each_item(value, [&](const Value& item, bool) { list_hidden(item, problem, level + 1); });
   }
 
@@ -274,22 +264,36 @@ class Collector {
     room_ -= bytes;
   }
   void add(const Value& value, const std::string& problem) {
-    View view = view_of(value);
-    if (!problem.empty()) view.problem = problem;
-    std::uint64_t bytes = sizeof(Tensor) + view.problem.size() + 8 * view.shape.size();
-    for (const Value* key : path_) bytes += key->text.size() + 8;
-    use_room(bytes);
-    Tensor tensor;
-    tensor.name = name();
-    tensor.dtype = view.dtype;
-    tensor.shape = view.shape;
-    tensor.problem = view.problem;
+    const View view = view_of(value);
+    Tensor tensor = new_tensor(view.dtype, view.shape, problem.empty() ? view.problem : problem);
     if (tensor.problem.empty()) {
       const auto file = files_.find(folder_ + "data/" + std::string(view.storage));
       if (file == files_.end()) throw BadText("the archive has no storage for " + tensor.name);
       tensor.elements = elements_of(view, tensor.name, *file->second, is_big_endian_);
-      use_room(tensor.elements.bytes.size());
     }
+    keep(std::move(tensor));
+  }
+  void add(const NumpyArray& array, const std::string& problem) {
+    Tensor tensor = new_tensor(dtype_of_npy(array.type), array.shape, problem);
+    // The pickle, in which they may lie, is not kept.
+    const std::span<const std::uint8_t> elements = array.elements.bytes;
+    if (problem.empty()) tensor.elements = content_of(Bytes(elements.begin(), elements.end()));
+    keep(std::move(tensor));
+  }
+  /// A tensor without elements, with the name of the value that is visited.
+  Tensor new_tensor(const std::string& dtype, const Shape& shape, const std::string& problem) {
+    std::uint64_t bytes = sizeof(Tensor) + problem.size() + 8 * shape.size();
+    for (const Value* key : path_) bytes += key->text.size() + 8;
+    use_room(bytes);
+    Tensor tensor;
+    tensor.name = name();
+    tensor.dtype = dtype;
+    tensor.shape = shape;
+    tensor.problem = problem;
+    return tensor;
+  }
+  void keep(Tensor tensor) {
+    use_room(tensor.elements.bytes.size());
     tensors_.push_back(std::move(tensor));
   }
 
@@ -297,7 +301,7 @@ class Collector {
   std::map<std::string, const Content*> files_;
   bool is_big_endian_ = false;
   std::uint64_t room_ = 0;  // bytes that tensors may still take
-  std::int64_t count_ = 0;
+  std::size_t count_ = 0;
   std::vector<const Value*> path_;
   std::set<const Value*> listed_;
   std::string first_call_;

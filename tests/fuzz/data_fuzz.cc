@@ -14,8 +14,9 @@
 #include <tessera/error.h>
 #include <tessera/schedule.h>
 
+#include "checkpoint/json.h"
 #include "data/highway_hash.h"
-#include "data/pickle.h"
+#include "foreign/numpy_pickle.h"
 #include "tests/data/cifar_folder.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/run_cases.h"
@@ -60,13 +61,19 @@ void read_all(const tessera::data::Dataset& dataset) {
 }
 
 void read_pickle(const std::string& bytes) {
-  const tessera::data::Pickle pickle(
-      {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "file");
-  if (const auto* data = pickle.find(pickle.root(), "data")) {
+  try {
+    const tessera::foreign::Pickle pickle = tessera::foreign::read_pickle(
+        {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    const tessera::foreign::Value* const data = find(*pickle.result, "data");
+    const auto array = tessera::foreign::numpy_array(data == nullptr ? *pickle.result : *data);
+    if (!array) throw tessera::checkpoint::BadText("there is no array");
     std::uint64_t sum = 0;
-    for (const char byte : data->text) sum += static_cast<unsigned char>(byte);
+    for (const std::uint8_t byte : array->elements.bytes) sum += byte;
     // Use the sum, so that all bytes are read.
-    if (sum == 1) throw tessera::InternalError("one bit is set");
+    if (sum > 255 * array->elements.bytes.size())
+      throw tessera::InternalError("a byte is larger than 255");
+  } catch (const tessera::checkpoint::BadText& error) {
+    throw tessera::UserError({.what = error.what(), .cure = "copy the file again"});
   }
 }
 
@@ -82,7 +89,9 @@ std::vector<Format> formats() {
   std::vector<Format> all(4);
   all[0].name = "pickle";
   all[0].files = {tessera::testing::cifar_python(0, 1)};
-  for (const auto& item : golden.at("pickles")) all[0].files.push_back(from_hex(item.at("bytes")));
+  for (const char* kind : {"pickles", "pickled_arrays"}) {
+    for (const auto& item : golden.at(kind)) all[0].files.push_back(from_hex(item.at("bytes")));
+  }
   all[0].read = read_pickle;
   all[1].name = "npy";
   for (const auto& item : golden.at("npys")) all[1].files.push_back(from_hex(item.at("bytes")));

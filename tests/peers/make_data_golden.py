@@ -142,11 +142,25 @@ def array_records():
 
 def pickles():
     cases = []
-    for protocol in (3, 4):
+    for protocol in range(6):
         batch = {b"batch_label": b"training batch 1 of 5", b"labels": [3, 9, 0],
                  b"data": np.stack([image(i, 32, 32).reshape(-1) for i in range(3)]),
                  b"filenames": [b"a.png", b"b.png", b"a.png"]}
         cases.append({"protocol": protocol, "bytes": pickle.dumps(batch, protocol).hex()})
+    return cases
+
+
+def pickled_arrays():
+    """Small arrays, with their elements in row-major order."""
+    cases = []
+    for protocol in range(6):
+        for array in (np.arange(6, dtype="<f4").reshape(2, 3) / 4,
+                      np.asfortranarray(np.arange(-300, 300, 25).reshape(2, 3, 4)),
+                      np.array([True, False]), np.array([[1, -2]], ">i2"), np.zeros((0, 4), "u1"),
+                      np.array(2.5, "<f2")):
+            cases.append({"type": array.dtype.str, "shape": array.shape,
+                          "elements": array.tobytes().hex(),
+                          "bytes": pickle.dumps(array, protocol).hex()})
     return cases
 
 
@@ -163,7 +177,8 @@ def npys():
 def main():
     golden = {"numpy": np.__version__, "pillow": PIL.__version__, "draws": draws(),
               "boxes": boxes(), "resizes": resizes(), "augmented": augmented(),
-              "array_records": array_records(), "pickles": pickles(), "npys": npys()}
+              "array_records": array_records(), "pickles": pickles(),
+              "pickled_arrays": pickled_arrays(), "npys": npys()}
     path = pathlib.Path(__file__).parent / "golden/data.json"
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")
 
