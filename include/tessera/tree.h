@@ -12,6 +12,7 @@
 // so jit compiles again when one of them changes.
 #pragma once
 
+#include <charconv>
 #include <tuple>
 
 #include <tessera/walk.h>
@@ -51,6 +52,31 @@ concept TupleLike = requires {
 
 inline void walk(Walk& w, const PartitionSpec& spec) { w.fixed(to_string(spec)); }
 inline void walk(Walk& w, const Mesh& mesh) { w.fixed(to_string(mesh)); }
+
+/// The shortest text that gives this number when it is read.
+template <typename T>
+std::string exact_text(T number) {
+  char text[32];
+  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
+}
+[[noreturn]] void refuse_static_without_key();
+
+template <typename T>
+void walk(Walk& w, const Static<T>& constant) {
+  if (!constant.key.empty()) {
+    w.fixed(constant.key);
+  } else if constexpr (std::same_as<T, bool> || std::is_enum_v<T>) {
+    w.fixed(exact_text(static_cast<std::int64_t>(constant.value)));
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    w.fixed(exact_text(constant.value));
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    w.fixed(constant.value);
+  } else if constexpr (std::same_as<T, PartitionSpec> || std::same_as<T, Mesh>) {
+    walk(w, constant.value);
+  } else {
+    refuse_static_without_key();
+  }
+}
 
 template <typename T>
 void walk(Walk& w, const T& constant);

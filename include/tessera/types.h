@@ -188,13 +188,13 @@ std::string to_string(const Type& type);
 std::int64_t size_bytes(const Type& type);
 
 /// Holds a value of any copyable type as a static field of a tree (tree.h). Different values must
-/// have different keys.
+/// have different keys. Numbers, strings, specs and meshes need no key.
 template <typename T>
 struct Static {
   T value;
-  std::string key;
-  std::string tessera_key() const { return key; }
+  std::string key = {};
   const T& operator*() const { return value; }
+  const T* operator->() const { return &value; }
 };
 
 /// A position in a source file; `file` is empty when unknown.

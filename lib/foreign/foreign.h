@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,8 +30,9 @@ struct Tensor {
   std::string name;
   std::string dtype;  // as in safetensors files: F32, F16, I64, ...
   Shape shape;
-  Content elements;          // row-major, little-endian
-  std::string problem = {};  // why it cannot be read, if its dtype is not the reason
+  Content elements = {};               // row-major, little-endian
+  std::string problem = {};            // why it cannot be read, if its dtype is not the reason
+  std::function<Content()> read = {};  // gives the elements, if they have not been read
 };
 
 /// float32, int64, ...: the name in NumPy and, except for bool, in PyTorch.
@@ -59,5 +61,9 @@ std::vector<Tensor> read_npz(const std::vector<ZipEntry>& entries, const std::st
 std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries);
 /// The arrays of flax.serialization.to_bytes, named by keys with slashes between them.
 std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes);
+/// Whether a folder is an item of a checkpoint of Orbax: a saved tree.
+bool is_orbax_item(const std::string& folder);
+/// The arrays of such a folder, named by keys with slashes between them.
+std::vector<Tensor> read_orbax(const std::string& folder);
 
 }  // namespace tessera::foreign

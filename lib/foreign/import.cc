@@ -1,6 +1,7 @@
 // Reads the files of other programs by their kinds.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -144,17 +145,28 @@ void check_tensor(const Tensor& tensor) {
   if (!is_valid) throw BadText("an element of " + tensor.name + " is neither true nor false");
 }
 
-void check_folder(const std::string& path, const std::source_location& where) {
-  for (const char* name : {"_METADATA", "_CHECKPOINT_METADATA", "manifest.ocdbt"}) {
-    if (kind_of(path + "/" + name) != PathKind::file) continue;
-    throw UserError({.what = "import_arrays: checkpoints of Orbax can be written, but not read",
-                     .where = where,
-                     .found = path + ", which has " + name,
-                     .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of "
-                               "Flax",
-                     .cure = "restore it in Python with Orbax, and save the arrays with "
-                             "flax.serialization.to_bytes or numpy.savez"});
+/// The folder of a tree that Orbax has saved: `path`, or the only such folder in it. Empty if
+/// `path` is no checkpoint of Orbax.
+std::string orbax_item(const std::string& path, const std::source_location& where) {
+  if (foreign::is_orbax_item(path)) return path;
+  std::vector<std::string> items;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    if (foreign::is_orbax_item(entry.path())) items.push_back(entry.path());
   }
+  if (items.size() == 1) return items[0];
+  if (items.empty() && kind_of(path + "/_CHECKPOINT_METADATA") == PathKind::none &&
+      kind_of(path + "/manifest.ocdbt") == PathKind::none) {
+    return "";
+  }
+  std::sort(items.begin(), items.end());
+  std::string found = path + (items.empty() ? ", which has no file _METADATA" : ", which has");
+  for (const std::string& item : items) found += " " + item.substr(path.size() + 1);
+  throw UserError({.what = "import_arrays: the checkpoint of Orbax does not have exactly one tree",
+                   .where = where,
+                   .found = found,
+                   .wanted = "the folder of a saved tree, or a folder with one such folder in it",
+                   .cure = "name the folder of the item, such as STEP/default or STEP/params"});
 }
 
 /// Keys such as `a.b` and `a` with `b` below it give the same name.
@@ -172,50 +184,72 @@ void check_names_differ(const std::vector<NamedArray>& sorted, const std::string
 
 }  // namespace
 
-std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options,
-                                      std::source_location where) {
-  if (kind_of(path) == PathKind::folder) check_folder(path, where);
-  if (path.ends_with(".safetensors") || path.ends_with(".json") ||
-      kind_of(path) == PathKind::folder) {
-    return read_safetensors(path, options, where);
+namespace {
+
+std::vector<FileTensor> listed(const std::vector<Tensor>& tensors) {
+  std::vector<FileTensor> list;
+  for (const Tensor& tensor : tensors) {
+    const bool is_known = find_safetensors_dtype(tensor.dtype).has_value();
+    list.push_back({.name = tensor.name,
+                    .dtype = tensor.dtype,
+                    .shape = tensor.shape,
+                    .problem = tensor.problem});
+    if (list.back().problem.empty() && !is_known) list.back().problem = kNoSuchDtype;
+    if (list.back().problem.empty() && !tensor.read) check_tensor(tensor);
   }
-  const foreign::Bytes bytes =
-      data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
-  std::vector<Tensor> tensors;
-  std::vector<FileTensor> listed;
-  try {
-    tensors = tensors_of(bytes, path, where);
-    for (const Tensor& tensor : tensors) {
-      const bool is_known = find_safetensors_dtype(tensor.dtype).has_value();
-      listed.push_back({.name = tensor.name,
-                        .dtype = tensor.dtype,
-                        .shape = tensor.shape,
-                        .problem = tensor.problem});
-      if (listed.back().problem.empty() && !is_known) listed.back().problem = kNoSuchDtype;
-      if (listed.back().problem.empty()) check_tensor(tensor);
-    }
-  } catch (const BadText& error) {
-    throw UserError(
-        {.what = "import_arrays: the file cannot be read",
-         .where = where,
-         .found = path + ": " + error.what(),
-         .wanted = "safetensors, .npz, weights saved by torch.save, or MessagePack of Flax",
-         .cure = "save the arrays in one of these formats, for example as a state_dict"});
-  }
+  return list;
+}
+
+/// The arrays that the options ask for. They leave `tensors` one by one, to save memory.
+std::vector<NamedArray> chosen_arrays(std::vector<Tensor> tensors, const std::string& path,
+                                      const ReadOptions& options,
+                                      const std::source_location& where) {
   const TensorReader reader{.name = "import_arrays",
                             .cure = "`tessera import " + path + "` lists the arrays"};
-  const std::vector<bool> is_read = choose_tensors(listed, path, options, reader, where);
+  const std::vector<bool> is_read = choose_tensors(listed(tensors), path, options, reader, where);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!is_read[i]) continue;
-    const DType dtype = *find_safetensors_dtype(tensors[i].dtype);
-    const Array read = array_of(tensors[i], dtype, where);
-    arrays.push_back({.name = tensors[i].name, .array = as_wanted(read, options)});
-    tensors[i].elements = {};
+    Tensor& tensor = tensors[i];
+    if (tensor.read) {
+      tensor.elements = tensor.read();
+      check_tensor(tensor);
+    }
+    const Array read = array_of(tensor, *find_safetensors_dtype(tensor.dtype), where);
+    arrays.push_back({.name = tensor.name, .array = as_wanted(read, options)});
+    tensor.elements = {};
   }
   sort_by_name(arrays);
   check_names_differ(arrays, path, where);
   return arrays;
+}
+
+}  // namespace
+
+std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options,
+                                      std::source_location where) {
+  const bool is_folder = kind_of(path) == PathKind::folder;
+  const std::string item = is_folder ? orbax_item(path, where) : "";
+  if (path.ends_with(".safetensors") || path.ends_with(".json") || (is_folder && item.empty())) {
+    return read_safetensors(path, options, where);
+  }
+  foreign::Bytes bytes;
+  if (!is_folder) {
+    bytes =
+        data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
+  }
+  try {
+    return chosen_arrays(is_folder ? foreign::read_orbax(item) : tensors_of(bytes, path, where),
+                         path, options, where);
+  } catch (const BadText& error) {
+    throw UserError({.what = "import_arrays: the file cannot be read",
+                     .where = where,
+                     .found = path + ": " + error.what(),
+                     .wanted = "safetensors, .npz, weights saved by torch.save, MessagePack of "
+                               "Flax, or a checkpoint of Orbax",
+                     .cure = "save the arrays in one of these formats, for example as a "
+                             "state_dict"});
+  }
 }
 
 }  // namespace tessera::checkpoint

@@ -12,6 +12,7 @@
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
+#include "data/crc32c.h"
 #include "data/little_endian.h"
 
 namespace tessera {
@@ -27,25 +28,10 @@ constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kS
 constexpr protozero::pbf_tag_type kValue = 1;
 constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2;
 
-constexpr std::array<std::uint32_t, 256> make_crc_table() {
-  constexpr std::uint32_t kCastagnoli = 0x82F63B78;  // bit-reversed polynomial
-  std::array<std::uint32_t, 256> table = {};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t rest = byte;
-    for (int bit = 0; bit < 8; ++bit) rest = rest >> 1U ^ ((rest & 1U) != 0 ? kCastagnoli : 0);
-    table[byte] = rest;
-  }
-  return table;
-}
-
 /// CRC-32C, masked as in TFRecord: the CRC of data that contains its own CRC would be weak.
 std::uint32_t masked_crc(const std::string& bytes) {
-  static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
-  std::uint32_t crc = 0xFFFFFFFF;
-  for (const char c : bytes) {
-    crc = crc >> 8U ^ kTable[(crc ^ static_cast<unsigned char>(c)) & 0xFFU];
-  }
-  crc = ~crc;
+  const std::uint32_t crc =
+      data::crc32c({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   return (crc >> 15U | crc << 17U) + 0xA282EAD8;
 }
 

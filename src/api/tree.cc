@@ -103,6 +103,14 @@ std::string Walk::leaf_path(const ParamInfo* info) const {
   return path_;
 }
 
+void refuse_static_without_key() {
+  throw UserError({.what = "a value in a Static has no key",
+                   .found = "an empty key",
+                   .wanted = "a text that differs for different values",
+                   .cure = "write Static<T>{value, key}; only numbers, strings, specs and meshes "
+                           "need no key"});
+}
+
 void Walk::fixed(std::string_view text) {
   if (want_ == Want::paths) statics_.emplace_back(path_, fmt::format("'{}'", text));
   if (want_ != Want::structure) return;

@@ -126,6 +126,28 @@ TEST(Tree, StructureTellsStaticsApart) {
   EXPECT_NE(structure(state), structure(other));
 }
 
+TEST(Tree, StaticValuesTellProgramsApart) {
+  enum class Mode : std::uint8_t { off, on };
+  const auto scaled =
+      jit([](Array x, Static<double> by, Static<Mode> mode, Static<std::string> name) {
+        return x * *by + (*mode == Mode::on ? 1.0 : 0.0) + static_cast<double>(name->size());
+      });
+  const auto call = [&](double by, Mode mode, const std::string& name) {
+    return scaled(scalar(2), Static<double>{by}, Static<Mode>{mode}, Static<std::string>{name})
+        .item<float>();
+  };
+  EXPECT_EQ(call(2, Mode::off, ""), 4);
+  EXPECT_EQ(call(5, Mode::off, ""), 10);
+  EXPECT_EQ(call(5, Mode::on, ""), 11);
+  EXPECT_EQ(call(5, Mode::on, "ab"), 13);
+  EXPECT_EQ(call(2, Mode::off, ""), 4);
+  EXPECT_EQ(scaled.num_traces(), 4);
+  // Numbers that print alike have programs of their own.
+  call(0.1, Mode::off, "");
+  call(std::nextafter(0.1, 1), Mode::off, "");
+  EXPECT_EQ(scaled.num_traces(), 6);
+}
+
 TEST(Tree, EqualPathsAreAnError) {
   State state = make_state();
   state.params.layers[1] = Dense("Dense_0");

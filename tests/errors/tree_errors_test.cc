@@ -89,6 +89,18 @@ TEST(TreeErrors, FieldOfAModuleIsNotListed) {
       "  cure:   list it; wrap a field that is neither an array nor a number in tessera::Static");
 }
 
+TEST(TreeErrors, StaticWithoutKey) {
+  const auto f = jit([](Array x, Static<Shape> shape) { return reshape(x, *shape); });
+  const Caught error = caught([&] { f(ones({4}), Static<Shape>{{2, 2}}); });
+  EXPECT_EQ(
+      error.text,
+      "a value in a Static has no key\n"
+      "  found:  an empty key\n"
+      "  wanted: a text that differs for different values\n"
+      "  cure:   write Static<T>{value, key}; only numbers, strings, specs and meshes need no "
+      "key");
+}
+
 TEST(TreeErrors, LeavesForAnotherTree) {
   const std::pair<Array, Array> tree(ones({2}), ones({2}));
   const Caught error = caught([&] { tree_replace(tree, {ones({2})}); });

@@ -347,6 +347,24 @@ TEST(Functions, SegmentsHaveSecondDerivatives) {
   EXPECT_EQ(second[2], 0.0F);
 }
 
+TEST(Functions, RowsWithoutASegmentHaveNoGradient) {
+  const Array weights = array({0.0F, 1.0F, 0.0F, 2.0F, 5.0F});
+  const auto shares = [&](const Array& ids) {
+    return grad([&](const Array& x) { return sum(segment_softmax(x, ids, 2) * weights); });
+  };
+  // Segment 0 is empty, or its only row is 200 smaller than a row without a segment.
+  const Array x = array({1.0F, 2.0F, 3.0F, 4.0F, 204.0F});
+  const double p = 1 / (1 + std::exp(-1.0));  // the share of the larger of two rows
+  for (const Array& ids : {array({-1, 1, 1, -1, -1}), array({-1, 1, 1, 0, 7})}) {
+    const auto slope = shares(ids)(x).to_vector<float>();
+    EXPECT_EQ(slope[0], 0);
+    EXPECT_NEAR(slope[1], p * (1 - p), 1e-6);
+    EXPECT_NEAR(slope[2], -p * (1 - p), 1e-6);
+    EXPECT_EQ(slope[3], 0);
+    EXPECT_EQ(slope[4], 0);
+  }
+}
+
 TEST(Functions, SegmentsKeepZerosAndInfinities) {
   const float inf = INFINITY;
   const Array x = array({-0.0F, -1.0F, -inf, -inf, inf}), ids = array({0, 0, 1, 1, 2});

@@ -99,10 +99,12 @@ Array segment_min(Operand x, Operand ids, std::int64_t count) {
 Array segment_softmax(Operand x, Operand ids, std::int64_t count) {
   return public_op(x.where, [&] {
     const Segments s = segments_of("segment_softmax", x, ids, count);
+    // Rows without a segment must not divide by 0 or overflow: then their gradient would be NaN.
+    const Array is_in = s.is_in();
     const Array highest = s.joined("scatter_max", stop_gradient(s.x));
-    const Array weights = exp(s.x - s.to_rows(highest));
-    const Array shares = weights / s.to_rows(s.sum_of(weights));
-    return where(s.is_in(), shares, 0);
+    const Array weights = exp(where(is_in, s.x - s.to_rows(highest), 0));
+    const Array sums = where(is_in, s.to_rows(s.sum_of(weights)), 1);
+    return where(is_in, weights / sums, 0);
   });
 }
 
