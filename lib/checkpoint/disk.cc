@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int reason) {
+[[noreturn]] void throw_fault(const std::string& what, const std::string& path, int reason) {
   throw RuntimeFault("cannot " + what + " " + path + ": " + std::strerror(reason));
 }
 
@@ -43,6 +43,10 @@ ssize_t write_some(int file, std::span<const std::byte> bytes, std::int64_t offs
 }
 
 }  // namespace
+
+void Disk::fail(const std::string& what, const std::string& shown, int reason) const {
+  throw_fault(what, shown, reason);
+}
 
 int Disk::create(const std::string& path, const std::string& shown) {
   const int file = uninterrupted(
@@ -101,8 +105,8 @@ Disk& local_disk() {
   return disk;
 }
 
-Unfinished::Unfinished(Disk& disk, std::string path)
-    : disk_(disk), path_(std::move(path)), place_(hidden_name(path_, "unfinished")) {
+Unfinished::Unfinished(Disk& disk, std::string path, const std::string& state)
+    : disk_(disk), path_(std::move(path)), place_(hidden_name(path_, state)) {
   remove_quietly(place_);
 }
 
@@ -142,13 +146,13 @@ void OutputFile::set_mode(std::uint32_t mode) {
   if (fchmod(file_, mode) != 0) return;
 }
 
-WholeFile::WholeFile(Disk& disk, const std::string& path) {
+WholeFile::WholeFile(Disk& disk, const std::string& path, const std::string& state) {
   const Destination to = destination_of(path);
   if (to.is_in_place()) {
     file_.emplace(disk, disk.open_existing(to.path, path), path);
     return;
   }
-  unfinished_.emplace(disk, to.path);
+  unfinished_.emplace(disk, to.path, state);
   file_.emplace(disk, unfinished_->place(), path);
   if (to.kind == PathKind::file) file_->set_mode(to.mode);
 }
@@ -216,7 +220,7 @@ std::string InputFile::text() const {
 PathKind kind_of(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) fail("read", path, errno);
+    if (errno != ENOENT && errno != ENOTDIR) throw_fault("read", path, errno);
     return PathKind::none;
   }
   return kind_in(status);
@@ -226,7 +230,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   const auto end = [](DIR* open) { closedir(open); };
   const std::unique_ptr<DIR, decltype(end)> stream(opendir(folder.c_str()), end);
   if (stream == nullptr && errno == ENOENT) return {};
-  if (stream == nullptr) fail("read", folder, errno);
+  if (stream == nullptr) throw_fault("read", folder, errno);
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = readdir(stream.get())) {
@@ -234,14 +238,14 @@ std::vector<std::string> names_in(const std::string& folder) {
     if (name != "." && name != "..") names.push_back(name);
     errno = 0;
   }
-  if (errno != 0) fail("read", folder, errno);
+  if (errno != 0) throw_fault("read", folder, errno);
   return names;
 }
 
 void make_folders(Disk& disk, const std::string& path) {
   const PathKind kind = kind_of(path);
   if (kind == PathKind::folder) return;
-  if (kind != PathKind::none) fail("make the folder", path, ENOTDIR);
+  if (kind != PathKind::none) throw_fault("make the folder", path, ENOTDIR);
   const std::string parent = parent_of(path);
   if (parent != path) make_folders(disk, parent);
   try {
@@ -259,7 +263,7 @@ std::string parent_of(const std::string& path) {
 }
 
 void remove_file(const std::string& path) {
-  if (uninterrupted([&] { return unlink(path.c_str()); }) != 0) fail("remove", path, errno);
+  if (uninterrupted([&] { return unlink(path.c_str()); }) != 0) throw_fault("remove", path, errno);
 }
 
 void remove_quietly(const std::string& path) noexcept {

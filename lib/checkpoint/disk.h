@@ -12,9 +12,11 @@
 
 namespace tessera::checkpoint {
 
-/// The file operations of a save; virtual so that tests can make them fail. All throw RuntimeFault
-/// with the reason and the path `shown`, the final path of the file; `path` may be temporary.
-class Disk {
+// The command uses what is exported.
+
+/// The operations that write files; virtual so that tests can make them fail. All call fail() with
+/// the reason and the path `shown`, the final path of the file; `path` may be temporary.
+class TESSERA_EXPORT Disk {
  public:
   virtual ~Disk() = default;
   /// Creates a file, which must not exist yet; returns its descriptor.
@@ -30,16 +32,21 @@ class Disk {
   virtual void sync_folder(const std::string& path, const std::string& shown);
   /// Moves `from` to `to` atomically. If `to` was a folder with files, it is at `from` afterwards.
   virtual void replace(const std::string& from, const std::string& to);
+
+ protected:
+  /// Throws RuntimeFault: "cannot WHAT SHOWN: " and the text of an errno.
+  [[noreturn]] virtual void fail(const std::string& what, const std::string& shown,
+                                 int reason) const;
 };
 /// The file system of this machine.
 Disk& local_disk();
 
 /// A file or folder that is built under a temporary name in the same folder and then moved to its
 /// path as a whole. It is removed if it is not committed.
-class Unfinished {
+class TESSERA_EXPORT Unfinished {
  public:
-  /// Removes what a killed process left at place().
-  Unfinished(Disk& disk, std::string path);
+  /// Removes what a killed process left at place(). `state` ends the temporary name.
+  Unfinished(Disk& disk, std::string path, const std::string& state = "unfinished");
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
@@ -73,7 +80,7 @@ struct Destination {
 TESSERA_EXPORT Destination destination_of(const std::string& path);
 
 /// A file that is open for writing. Throws RuntimeFault with the path `shown`.
-class OutputFile {
+class TESSERA_EXPORT OutputFile {
  public:
   /// Creates a file, which must not exist yet.
   OutputFile(Disk& disk, const std::string& path, std::string shown);
@@ -94,9 +101,10 @@ class OutputFile {
   int file_;
 };
 /// A file that appears whole at its path, or in place if its destination asks for that.
-class WholeFile {
+class TESSERA_EXPORT WholeFile {
  public:
-  WholeFile(Disk& disk, const std::string& path);
+  /// `state` ends the temporary name. Processes that may write the same file need different ones.
+  WholeFile(Disk& disk, const std::string& path, const std::string& state = "unfinished");
   /// Writes bytes. Must be called in the order of the offsets, without gaps.
   void write(std::span<const std::byte> bytes, std::int64_t offset) { file_->write(bytes, offset); }
   /// Flushes the file and moves it to its path.
