@@ -271,7 +271,6 @@ class ArrayRecords final : public Source {
       at = chunk.end;
     }
     if (at != end) file_.fail(at, "a chunk that reaches beyond the end of the records");
-    if (size_ == 0) file_.fail(end, "the end of the records, and no record before it");
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(size_); }
   Record read(std::int64_t record, RecordRandom& /*random*/) const override {

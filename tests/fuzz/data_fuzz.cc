@@ -57,7 +57,7 @@ std::string path_of(const char* name) {
 void read_all(const tessera::data::Dataset& dataset) {
   constexpr std::int64_t kMost = 200;
   for (std::int64_t i = 0; i < std::min(dataset.size(), kMost); ++i) dataset.read(i);
-  dataset.read(dataset.size() - 1);
+  if (dataset.size() > 0) dataset.read(dataset.size() - 1);
 }
 
 void read_pickle(const std::string& bytes) {

@@ -127,7 +127,7 @@ def array_records():
                                  ("group_size:2000,zstd:1", 5000, 2), ("", 3, 10),
                                  ("group_size:3,uncompressed", 7, 0),
                                  ("group_size:1,uncompressed", 3, 70000),
-                                 ("group_size:1,brotli:5", 2, 300)):
+                                 ("group_size:1,brotli:5", 2, 300), ("group_size:1", 0, 0)):
         with tempfile.TemporaryDirectory() as folder:
             path = folder + "/x.array_record"
             writer = array_record_module.ArrayRecordWriter(path, options)
