@@ -69,6 +69,14 @@ Array Tokens::batch(std::int64_t first, std::int64_t size, const NamedSharding& 
 Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
                      std::int32_t vocab, std::source_location where) {
   check_length(length, where);
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+  if (num_sequences < 0 || num_sequences > kMostTokens / length) {
+    throw UserError({.what = "random_tokens: the number of sequences is not valid",
+                     .where = where,
+                     .found = std::to_string(num_sequences),
+                     .wanted = "0 or more, and at most 2^40 tokens in all",
+                     .cure = "give the number of sequences, for example 1024"});
+  }
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_sequences * length));
   NumpyRandomState(seed).randint_i32(0, vocab, tokens, where);
   return Tokens(std::move(tokens), length, where);

@@ -447,6 +447,15 @@ TEST(TokenErrors, IdThatIsNone) {
             "  cure:   use the vocabulary of the model that made the ids");
 }
 
+TEST(StreamErrors, NegativeNumberOfRandomSequences) {
+  EXPECT_EQ(caught([] { data::random_tokens(0, -1, 8, 10); }).text,
+            "random_tokens: the number of sequences is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  -1\n"
+            "  wanted: 0 or more, and at most 2^40 tokens in all\n"
+            "  cure:   give the number of sequences, for example 1024");
+}
+
 TEST(TokenErrors, SequencesOfNoLength) {
   EXPECT_EQ(caught([] {
               data::Tokens({1, 2}, 0);
