@@ -102,7 +102,19 @@ TEST(ShapeErrors, BroadcastTo) {
             "  cure:   reshape or expand_dims the array first");
 }
 
-TEST(ShapeErrors, BroadcastToNegative) {
+/// PyTorch's expand keeps a dimension whose size is given as -1; NumPy and JAX refuse it.
+TEST(ShapeErrors, BroadcastToOpenSize) {
+  const Array x = ones({1, 3});
+  const Caught error = caught([&] { broadcast_to(x, {2, -1}); });
+  EXPECT_EQ(error.text,
+            "broadcast_to: the shape has a negative size\n"
+            "  where:  <this line>\n"
+            "  found:  [2,-1]\n"
+            "  wanted: sizes of 0 or more\n"
+            "  cure:   write every size out; only reshape takes -1");
+}
+
+TEST(ShapeErrors, ZerosOfNegativeSize) {
   const Caught error = caught([] { zeros({2, -1}); });
   EXPECT_EQ(error.text,
             "zeros: the shape has a negative size\n"

@@ -125,6 +125,7 @@ Array squeeze(Operand x, Axes axes) {
 Array broadcast_to(Operand x, Shape shape) {
   return public_op(x.where, [&] {
     const Array v = as_array("broadcast_to", x);
+    detail::check_sizes("broadcast_to", shape);
     bool fits = v.shape().size() <= shape.size();
     for (std::size_t i = 0; fits && i < v.shape().size(); ++i) {
       const std::int64_t size = v.shape()[i];
