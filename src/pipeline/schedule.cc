@@ -48,7 +48,21 @@ void check_positive(const char* name, std::int64_t value, const Span& where) {
                    .where = where,
                    .found = std::to_string(value),
                    .wanted = "a whole number from 1 to " + std::to_string(kMost),
-                   .cure = std::string("give a ") + name + " of at least 1"});
+                   .cure = value < 1 ? std::string("give a ") + name + " of at least 1"
+                                     : std::string("give a smaller ") + name});
+}
+
+/// Larger schedules would take gigabytes of memory.
+void check_total(std::int64_t stages, std::int64_t microbatches, const Span& where) {
+  constexpr std::int64_t kMost = 1 << 22;
+  if (stages * microbatches <= kMost) return;
+  throw UserError(
+      {.what = "schedule: there are too many tasks",
+       .where = where,
+       .found = std::to_string(stages) + " stages times " + std::to_string(microbatches) +
+                " microbatches",
+       .wanted = "at most " + std::to_string(kMost),
+       .cure = "use fewer stages, or at most " + std::to_string(kMost / stages) + " microbatches"});
 }
 
 void check_stages(const ScheduleRecord& record, const ScheduleOptions& options, const Span& where) {
@@ -146,6 +160,7 @@ ScheduleTasks schedule_tasks(std::string_view name, const ScheduleOptions& optio
   check_positive("num_stages", options.num_stages, where);
   check_positive("mpmd_dim", options.mpmd_dim, where);
   check_positive("num_microbatches", num_microbatches, where);
+  check_total(options.num_stages, num_microbatches, where);
   check_stages(record, options, where);
   if (options.fuse_steady_state && !record.can_fuse) {
     throw UserError({.what = "schedule: " + std::string(name) + " cannot fuse its steady state",

@@ -42,6 +42,24 @@ TEST(ScheduleErrors, NoMicrobatches) {
             "  cure:   give a num_microbatches of at least 1");
 }
 
+TEST(ScheduleErrors, TooManyMicrobatches) {
+  EXPECT_EQ(caught([] { GPipe{.num_stages = 4}.tasks(1 << 21); }).text,
+            "schedule: num_microbatches is out of range\n"
+            "  where:  <this line>\n"
+            "  found:  2097152\n"
+            "  wanted: a whole number from 1 to 1048576\n"
+            "  cure:   give a smaller num_microbatches");
+}
+
+TEST(ScheduleErrors, TooManyTasks) {
+  EXPECT_EQ(caught([] { GPipe{.num_stages = 1000}.tasks(1'000'000); }).text,
+            "schedule: there are too many tasks\n"
+            "  where:  <this line>\n"
+            "  found:  1000 stages times 1000000 microbatches\n"
+            "  wanted: at most 4194304\n"
+            "  cure:   use fewer stages, or at most 4194 microbatches");
+}
+
 TEST(ScheduleErrors, NegativeNumberOfRanks) {
   const Caught error = caught([] { Std1F1B{.num_stages = 4, .mpmd_dim = -1}.tasks(8); });
   EXPECT_EQ(error.text,
