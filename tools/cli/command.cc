@@ -146,7 +146,10 @@ int Command::parse(int argc, char** argv) {
   } catch (const ExitWith& exit) {
     return exit.code();
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return print_help(*state_->app, error);
+    const bool asks_for_help = error.get_exit_code() == 0;
+    if (asks_for_help && !has_unknown_command(*state_->app, argc, argv)) {
+      return print_help(*state_->app, error);
+    }
     throw mistake_of(*state_->app, error, argc, argv);
   }
   return 0;

@@ -194,6 +194,12 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
       {.what = text, .cure = quoted_command(command.words + " --help") + " lists what it takes"});
 }
 
+bool has_unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+  const CommandLine command = command_line_of(app, argc, argv);
+  return !subcommands_of(*command.app).empty() && !command.arguments.empty() &&
+         !is_flag(command.arguments[0]);
+}
+
 int print_help(const CLI::App& app, const CLI::ParseError& error) {
   std::ostringstream text;
   const int code = app.exit(error, text, text);

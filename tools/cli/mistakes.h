@@ -11,6 +11,9 @@ namespace tessera::cli {
 UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
                      const char* const* argv);
 
+/// Whether the arguments begin with a word that is no command, where a command is expected.
+bool has_unknown_command(const CLI::App& app, int argc, const char* const* argv);
+
 /// CLI11 throws for --help and --version too: prints the text that such an `error` asks for.
 /// Returns the exit code.
 int print_help(const CLI::App& app, const CLI::ParseError& error);
