@@ -86,17 +86,28 @@ std::vector<std::int64_t> integers_of(const std::string& text) {
   return integers;
 }
 
+/// Throws UserError if a flag whose value must stay the same has another one now.
+void check_same(const char* flag, const json& saved, const json& now, const std::string& path,
+                const std::string& why) {
+  if (saved.is_null() || saved == now) return;  // older checkpoints have no flags
+  const std::string words = std::string(flag) + " " + saved.dump();
+  throw UserError(
+      {.what = std::string(flag) + ": the checkpoint was trained with a different number",
+       .found = path + " with " + words + ", and " + flag + " " + now.dump() + " now",
+       .wanted = "the same number throughout the run: " + why,
+       .cure = "write " + words + ", or start a new run"});
+}
+
 /// Compares the flags of the run that saved a checkpoint with those of this run. Throws UserError
-/// if the grains differ; prints other differences.
+/// if the grains or the number of accumulated gradients differ; prints other differences.
 void compare_flags(const std::string& path, const json& saved, const json& now) {
   if (!saved.is_object() || saved == now) return;  // older checkpoints have no flags
-  if (saved.contains("grains") && saved["grains"] != now["grains"]) {
-    const std::string grains = saved["grains"].dump();
-    throw UserError({.what = "--grains: the checkpoint was trained with a different number",
-                     .found = path + " with --grains " + grains + ", and --grains " +
-                              now["grains"].dump() + " now",
-                     .wanted = "the same number throughout the run: it affects every sum",
-                     .cure = "write --grains " + grains + ", or start a new run"});
+  check_same("--grains", saved.value("grains", json()), now["grains"], path,
+             "it affects every sum");
+  const json before = saved.value("optimizer", json());
+  if (before.is_object()) {
+    check_same("--accumulate", before.value("accumulate", json()), now["optimizer"]["accumulate"],
+               path, "updates are counted in it, and gradients may be waiting for the next one");
   }
   if (process_index() != 0) return;
   const std::string text =
