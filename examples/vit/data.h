@@ -33,9 +33,10 @@ inline data::Record flip(data::Record x, data::RecordRandom& random) {
 
 /// Training images, shuffled and augmented differently in each epoch. Images that change their
 /// meaning when mirrored, such as digits, must not be flipped.
-inline data::Dataset training_data(const std::string& folder, bool is_flipped = true) {
+inline data::Dataset training_data(const std::string& folder, bool is_flipped = true,
+                                   std::source_location where = std::source_location::current()) {
   data::Dataset images =
-      data::cifar10(folder, data::Split::train) | data::shuffle(kDataSeed) | data::repeat();
+      data::cifar10(folder, data::Split::train, where) | data::shuffle(kDataSeed) | data::repeat();
   if (is_flipped) images = images | data::map(flip);
   return images | data::map(crop);
 }

@@ -8,7 +8,6 @@
 //   auto train = data::cifar10(dir, data::Split::train) | data::shuffle(12) | data::map(change) |
 //                data::batch(128, data::drop_remainder);
 //   while (auto batch = train.next()) step(batch->at(0), batch->at(1));  // images, labels
-// At the end of this header: sequences of tokens, and text files as bytes or as byte pairs.
 #pragma once
 
 #include <array>
@@ -197,18 +196,20 @@ class Batches {
 Batches operator|(const Dataset& dataset, const BatchOptions& options);
 
 // --- files; all throw UserError, with file and offset, for malformed content
-
 /// train: nine tenths of the images in the training files; validation: the remaining tenth. The
 /// choice is random but always the same: 50000 images give 45000 and 5000.
 enum class Split : std::uint8_t { train, validation, test };
 /// A folder with CIFAR-10 in its binary or Python format, directly or in the usual subfolder.
-Dataset cifar10(const std::string& folder, Split split);
+Dataset cifar10(const std::string& folder, Split split,
+                std::source_location where = std::source_location::current());
 /// The names of the classes; their numbers if the folder has no names.
-std::vector<std::string> cifar10_classes(const std::string& folder);
+std::vector<std::string> cifar10_classes(
+    const std::string& folder, std::source_location where = std::source_location::current());
 /// A NumPy file (.npy) of u8, i32 or f32. Records lie along dimension 0.
-Dataset npy(const std::string& path);
+Dataset npy(const std::string& path, std::source_location where = std::source_location::current());
 /// The records of an ArrayRecord file as u8 [size], uncompressed or compressed by zstd.
-Dataset array_record(const std::string& path);
+Dataset array_record(const std::string& path,
+                     std::source_location where = std::source_location::current());
 /// Records with the fields of both. Throws UserError for different numbers of records.
 Dataset zip(const Dataset& first, const Dataset& second,
             std::source_location where = std::source_location::current());
@@ -246,7 +247,6 @@ class Tokens {
   std::vector<std::int32_t> tokens_;
   std::int64_t length_;
 };
-
 Dataset sequences(Tokens tokens);  // records i32 [length]
 
 /// numpy.random.RandomState(seed). Copies share the state. Each process keeps only its own tiles.

@@ -310,8 +310,8 @@ class ArrayRecords final : public Source {
 
 }  // namespace
 
-Dataset array_record(const std::string& path) {
-  return Dataset(std::make_shared<ArrayRecords>(path));
+Dataset array_record(const std::string& path, std::source_location where) {
+  return at_line(where, [&] { return Dataset(std::make_shared<ArrayRecords>(path)); });
 }
 
 }  // namespace tessera::data

@@ -210,15 +210,7 @@ std::vector<std::string> numbered(std::vector<std::string> names) {
   return names;
 }
 
-}  // namespace
-
-Dataset cifar10(const std::string& folder, Split split) {
-  Images images = read_files(find_folder(folder), split == Split::test);
-  if (split != Split::test) images = chosen(images, split == Split::validation, folder);
-  return Dataset(std::make_shared<Cifar>(std::move(images)));
-}
-
-std::vector<std::string> cifar10_classes(const std::string& folder) {
+std::vector<std::string> classes_in(const std::string& folder) {
   const Folder found = find_folder(folder);
   const std::string path =
       (found.path / (found.is_binary ? "batches.meta.txt" : "batches.meta")).string();
@@ -242,6 +234,20 @@ std::vector<std::string> cifar10_classes(const std::string& folder) {
   if (list == nullptr || list->kind != Kind::list) return numbered({});
   for (const Value* name : list->items) names.emplace_back(name->text);
   return numbered(std::move(names));
+}
+
+}  // namespace
+
+Dataset cifar10(const std::string& folder, Split split, std::source_location where) {
+  return at_line(where, [&] {
+    Images images = read_files(find_folder(folder), split == Split::test);
+    if (split != Split::test) images = chosen(images, split == Split::validation, folder);
+    return Dataset(std::make_shared<Cifar>(std::move(images)));
+  });
+}
+
+std::vector<std::string> cifar10_classes(const std::string& folder, std::source_location where) {
+  return at_line(where, [&] { return classes_in(folder); });
 }
 
 }  // namespace tessera::data

@@ -54,6 +54,8 @@ class Npy final : public Source {
 
 }  // namespace
 
-Dataset npy(const std::string& path) { return Dataset(std::make_shared<Npy>(path)); }
+Dataset npy(const std::string& path, std::source_location where) {
+  return at_line(where, [&] { return Dataset(std::make_shared<Npy>(path)); });
+}
 
 }  // namespace tessera::data

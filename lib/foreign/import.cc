@@ -123,7 +123,8 @@ std::vector<Tensor> tensors_of(const foreign::Bytes& bytes, const std::string& p
   const std::vector<foreign::ZipEntry> entries = foreign::read_zip(bytes);
   const bool is_npz = std::any_of(entries.begin(), entries.end(),
                                   [](const auto& entry) { return entry.name.ends_with(".npy"); });
-  return is_npz ? foreign::read_npz(entries, path) : foreign::read_torch(entries);
+  if (!is_npz) return foreign::read_torch(entries);
+  return data::at_line(where, [&] { return foreign::read_npz(entries, path); });
 }
 
 Array array_of(const Tensor& tensor, DType dtype, const std::source_location& where) {
@@ -182,10 +183,6 @@ void check_names_differ(const std::vector<NamedArray>& sorted, const std::string
                    .cure = "save the file again with other keys, or ask only for other names"});
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<FileTensor> listed(const std::vector<Tensor>& tensors) {
   std::vector<FileTensor> list;
   for (const Tensor& tensor : tensors) {
@@ -235,8 +232,10 @@ std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions
   }
   foreign::Bytes bytes;
   if (!is_folder) {
-    bytes =
-        data::read_file(path, "import_arrays", "a file with arrays", "check the path of the file");
+    bytes = data::at_line(where, [&] {
+      return data::read_file(path, "import_arrays", "a file with arrays",
+                             "check the path of the file");
+    });
   }
   try {
     return chosen_arrays(is_folder ? foreign::read_orbax(item) : tensors_of(bytes, path, where),

@@ -46,6 +46,7 @@ TEST_F(DataFileErrors, FolderWithoutTheSet) {
   fs::create_directories("set");
   EXPECT_EQ(text_of(data::Split::train),
             "cifar10: the folder does not hold the data set\n"
+            "  where:  <this line>\n"
             "  found:  set: neither data_batch_1.bin nor data_batch_1\n"
             "  wanted: the files of CIFAR-10 in their binary or Python layout\n"
             "  cure:   unpack cifar-10-binary.tar.gz there, or give the folder that has the files");
@@ -56,6 +57,7 @@ TEST_F(DataFileErrors, OneFileIsMissing) {
   fs::remove("set/data_batch_3.bin");
   EXPECT_EQ(text_of(data::Split::train),
             "cifar10: the file cannot be read\n"
+            "  where:  <this line>\n"
             "  found:  set/data_batch_3.bin: No such file or directory\n"
             "  wanted: all files of the data set\n"
             "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
@@ -65,6 +67,7 @@ TEST_F(DataFileErrors, FileIsCutOff) {
   write_set(testing::cifar_binary(0, 2).substr(0, 4000));
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch.bin at byte 4000: the end of the file\n"
             "  wanted: records of 3073 bytes: a label and the planes of an image\n"
             "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
@@ -76,6 +79,7 @@ TEST_F(DataFileErrors, LabelOutOfRange) {
   write_set(file);
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: a label is out of range\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch.bin: image 1 with the label 10\n"
             "  wanted: labels from 0 to 9\n"
             "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
@@ -85,6 +89,7 @@ TEST_F(DataFileErrors, NothingToValidateWith) {
   testing::write_cifar_folder("set", testing::CifarLayout::binary, 1);
   EXPECT_EQ(text_of(data::Split::validation),
             "cifar10: there are too few images to hold some back for validation\n"
+            "  where:  <this line>\n"
             "  found:  set with 5 training images\n"
             "  wanted: at least 10\n"
             "  cure:   use a larger data set");
@@ -94,6 +99,7 @@ TEST_F(DataFileErrors, PickleThatRunsACommand) {
   write_pickle("cos\nsystem\nU\x04true\x85R.");
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch: a call of os.system, which is not run\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
             "numbers\n"
@@ -104,6 +110,7 @@ TEST_F(DataFileErrors, PickleOfSomethingElse) {
   write_pickle("\x80\x02].");
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch: no array `data` of bytes\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
             "numbers\n"
@@ -114,6 +121,7 @@ TEST_F(DataFileErrors, PickleWithAnUnknownOperation) {
   write_pickle("\x80\x02\x97.");
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch: at byte 2 of the pickle: it has an operation that does not "
             "describe data: 151\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
@@ -125,6 +133,7 @@ TEST_F(DataFileErrors, PickleIsCutOff) {
   write_pickle("\x80\x02}q\x01(U\x05lab");
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch: at byte 6 of the pickle: it is cut off\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
             "numbers\n"
@@ -135,6 +144,7 @@ TEST_F(DataFileErrors, PickleWithoutImages) {
   write_pickle("\x80\x02}.");
   EXPECT_EQ(text_of(data::Split::test),
             "cifar10: the file is not in the format of CIFAR-10\n"
+            "  where:  <this line>\n"
             "  found:  set/test_batch: no array `data` of bytes\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
             "numbers\n"
@@ -147,6 +157,7 @@ TEST_F(DataFileErrors, NpyOfAnotherType) {
   EXPECT_EQ(
       caught([] { data::npy("x.npy"); }).text,
       "npy: the file cannot be read as an array\n"
+      "  where:  <this line>\n"
       "  found:  x.npy at byte 10: the type `<f8`\n"
       "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
       "  cure:   write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\"");
@@ -157,6 +168,7 @@ TEST_F(DataFileErrors, NpyOfComplexNumbers) {
                                    "{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }  \n");
   EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
             "npy: the file cannot be read as an array\n"
+            "  where:  <this line>\n"
             "  found:  x.npy at byte 10: the type `<c8`\n"
             "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
             "  cure:   save two arrays: array.real and array.imag");
@@ -168,6 +180,7 @@ TEST_F(DataFileErrors, NpyOfASingleNumber) {
                                    std::string(4, '\0'));
   EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
             "npy: the file cannot be read as an array\n"
+            "  where:  <this line>\n"
             "  found:  x.npy at byte 10: a single number\n"
             "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
             "  cure:   write it with numpy.save(path, numpy.atleast_1d(array))");
@@ -178,6 +191,7 @@ TEST_F(DataFileErrors, NpyThatIsCut) {
                                    "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }  \n");
   EXPECT_EQ(caught([] { data::npy("x.npy"); }).text,
             "npy: the file cannot be read as an array\n"
+            "  where:  <this line>\n"
             "  found:  x.npy at byte 70: 0 bytes of data, 4 in the header\n"
             "  wanted: an array of |u1, <i4 or <f4 with at least one dimension\n"
             "  cure:   write the file again with NumPy");
@@ -187,6 +201,7 @@ TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
   testing::write_file("x.array_record", std::string(200000, 'x'));
   EXPECT_EQ(caught([] { data::array_record("x.array_record"); }).text,
             "array_record: the file is damaged\n"
+            "  where:  <this line>\n"
             "  found:  x.array_record at byte 0: the header of a chunk with a wrong checksum\n"
             "  wanted: an ArrayRecord file as its writer left it\n"
             "  cure:   copy or write the file again");
@@ -195,6 +210,7 @@ TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
 TEST_F(DataFileErrors, ArrayRecordIsMissing) {
   EXPECT_EQ(caught([] { data::array_record("nothing.array_record"); }).text,
             "array_record: the file cannot be opened\n"
+            "  where:  <this line>\n"
             "  found:  nothing.array_record: No such file or directory\n"
             "  wanted: a readable ArrayRecord file\n"
             "  cure:   check the path");

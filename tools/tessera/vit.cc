@@ -16,6 +16,9 @@ namespace tessera::cli {
 
 namespace {
 
+/// Errors name the flags instead of a line.
+constexpr std::source_location kNowhere;
+
 struct VitFlags : TrainFlags {
   VitFlags() {
     mesh = "batch=4,model=2";
@@ -109,7 +112,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   }
   void complete(TrainFlags& flags) override {
     if (flags_.data.empty()) return;
-    const data::Dataset images = vit::training_data(flags_.data, !flags_.no_flip);
+    const data::Dataset images = vit::training_data(flags_.data, !flags_.no_flip, kNowhere);
     steps_per_epoch_ = images.order().num_records / flags_.batch;
     if (steps_per_epoch_ == 0) {
       throw UserError({.what = "--batch: the batch is larger than the data",
@@ -118,8 +121,8 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
                        .wanted = "at least one whole batch in an epoch",
                        .cure = "use a smaller --batch"});
     }
-    validation_ = data::cifar10(flags_.data, data::Split::validation);
-    test_ = data::cifar10(flags_.data, data::Split::test);
+    validation_ = data::cifar10(flags_.data, data::Split::validation, kNowhere);
+    test_ = data::cifar10(flags_.data, data::Split::test, kNowhere);
     train_ = images | data::map(vit::normalise) | data::batch(flags_.batch, data::drop_remainder);
     train_->place(batch_sharding(mesh_, vit_info()));
     if (flags_.epochs > 0) flags.steps = flags_.epochs * steps_per_epoch_;
@@ -143,7 +146,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   std::uint64_t data_hash() const override {
     if (!train_) return 0;
     constexpr std::int64_t kImages = 64;
-    const data::Dataset images = data::cifar10(flags_.data, data::Split::train);
+    const data::Dataset images = data::cifar10(flags_.data, data::Split::train, kNowhere);
     std::uint64_t hash = kNoBytes;
     for (const std::int64_t x : train_->position().integers()) {
       hash = hash_with(hash, std::as_bytes(std::span(&x, 1)));

@@ -30,8 +30,9 @@ void draw_sample(const SampleFlags& flags) {
   constexpr double kLabelFont = 20;
   Picture picture("--out", flags.out, kGap + kColumns * (kImage + kGap),
                   kGap + kImages / kColumns * (kLabel + kImage + kGap));
-  const data::Dataset images = vit::training_data(flags.data, !flags.no_flip);
-  const std::vector<std::string> classes = data::cifar10_classes(flags.data);
+  const std::source_location nowhere;  // errors name the flags
+  const data::Dataset images = vit::training_data(flags.data, !flags.no_flip, nowhere);
+  const std::vector<std::string> classes = data::cifar10_classes(flags.data, nowhere);
   for (std::int64_t i = 0; i < kImages; ++i) {
     const data::Record record = images.read(i);
     const auto label = std::get<std::vector<std::int32_t>>(record[1].values)[0];
