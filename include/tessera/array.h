@@ -235,6 +235,7 @@ Array ones(Shape shape, DType dtype = DType::f32,
 Array full(Shape shape, Operand value, DType dtype = DType::f32);
 Array zeros_like(const Array& like, std::source_location where = std::source_location::current());
 Array ones_like(const Array& like, std::source_location where = std::source_location::current());
+Array full_like(const Array& like, Operand value);
 /// [0, 1, ..., limit - 1].
 Array arange(std::int64_t limit, DType dtype = DType::i32,
              std::source_location where = std::source_location::current());

@@ -17,6 +17,7 @@
 #include <tessera/linalg.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
+#include <tessera/statistics.h>
 #include <tessera/tree.h>
 
 namespace TESSERA_EXPORT tessera {
@@ -81,14 +82,6 @@ struct Confusion {
 
 }  // namespace metrics
 
-// --- statistics
-
-/// The sum of (x - mean(x))^2 divided by n - ddof, where n is the number of elements. With `ddof`
-/// 1, it is the sample variance. NaN unless n > ddof.
-Array var(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
-/// The square root of var. Where it is 0, so is its gradient.
-Array stddev(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
-
 // --- shapes
 
 /// Equal parts along `axis`. Throws UserError unless `parts` divides its size.
@@ -103,22 +96,20 @@ Array tile(Operand x, std::vector<std::int64_t> repeats);
 Array roll(Operand x, std::int64_t shift, std::int64_t axis);
 /// The same as reverse.
 Array flip(Operand x, Axes axes = {});
+/// Moves the dimensions `source` to the positions `destination`; the others keep their order.
+Array moveaxis(Operand x, Axes source, Axes destination);
+/// With ij, result i varies along dimension i; with xy, the first two dimensions are swapped.
+enum class Indexing : std::uint8_t { xy, ij };
+/// The vectors [n], [m], .. as coordinates of a grid: each repeated to [n, m, ..] or, with xy, to
+/// [m, n, ..].
+std::vector<Array> meshgrid(const std::vector<Array>& vectors, Indexing indexing = Indexing::xy,
+                            std::source_location where = std::source_location::current());
+/// Each element along `axis` minus the one before it, n times. For bool: whether they differ.
+Array diff(Operand x, std::int64_t n = 1, std::int64_t axis = -1);
 /// `count` evenly spaced numbers from `start` to `stop`, both included. Throws UserError unless the
 /// dtype is a float.
 Array linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
                std::source_location where = std::source_location::current());
-
-/// The distinct elements of an array, ascending. All arrays have sizes that are known in advance.
-struct Unique {
-  Array values;   // [size]: the elements, then `fill` in the places that are left
-  Array indices;  // i32 [size]: where each first occurs in the flattened array
-  Array inverse;  // i32 of the shape of x: the place in `values` of each element of x
-  Array counts;   // i32 [size]: how often each occurs; 0 for filled places
-  TESSERA_TREE(values, indices, inverse, counts)
-};
-/// If there are more than `size` distinct elements, keeps the smallest; `inverse` may then be
-/// `size` or more. All NaNs count as one. `fill` defaults to the smallest element.
-Unique unique(Operand x, std::int64_t size, std::optional<Operand> fill = {});
 
 enum class ResizeMethod : std::uint8_t { nearest, linear, cubic };
 /// x resized to `shape`, as by jax.image.resize: nearest picks elements, linear and cubic weight

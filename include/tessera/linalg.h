@@ -32,6 +32,13 @@ Array diag(Operand x, std::int64_t offset = 0);
 Array outer(Operand a, Operand b);
 /// The Kronecker product: each element of a times all of b. The shorter shape gets leading ones.
 Array kron(Operand a, Operand b);
+/// Sums over the last `count` dimensions of a and the first ones of b, or over these pairs of
+/// dimensions: the result has the free dimensions of a, then those of b.
+Array tensordot(Operand a, Operand b, std::int64_t count = 2);
+Array tensordot(Operand a, Operand b, std::vector<std::int64_t> axes_a,
+                std::vector<std::int64_t> axes_b);
+/// The cross product of vectors of 3 numbers along `axis`; the other dimensions broadcast.
+Array cross(Operand a, Operand b, std::int64_t axis = -1);
 /// The Euclidean norm: the square root of the sum of squares. Where it is 0, its gradient is 0.
 Array norm(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 

@@ -19,6 +19,7 @@
 #include <tessera/random.h>
 #include <tessera/schedule.h>
 #include <tessera/shardings.h>
+#include <tessera/statistics.h>
 #include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>

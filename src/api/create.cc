@@ -94,6 +94,10 @@ Array ones_like(const Array& like, std::source_location where) {
   return ones(like.shape(), like.dtype(), where);
 }
 
+Array full_like(const Array& like, Operand value) {
+  return full(like.shape(value.where), value, like.dtype(value.where));
+}
+
 Array arange(std::int64_t limit, DType dtype, std::source_location where) {
   return iota({std::max<std::int64_t>(limit, 0)}, 0, dtype, where);
 }

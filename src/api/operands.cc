@@ -122,6 +122,19 @@ Array filled(double value, const Type& type) {
   return emit("constant", {}, {{"dtype", type.dtype}, {"shape", type.shape}, {"value", value}});
 }
 
+FloatLimits float_limits(DType dtype) {
+  const auto of = [](int mantissa, int exponent) -> FloatLimits {
+    const double epsilon = std::ldexp(1.0, -mantissa);
+    return {.largest = std::ldexp(2.0 - epsilon, exponent),
+            .smallest = std::ldexp(1.0, 1 - exponent),
+            .epsilon = epsilon};
+  };
+  if (dtype == DType::f64) return of(52, 1023);
+  if (dtype == DType::f32) return of(23, 127);
+  if (dtype == DType::bf16) return of(7, 127);
+  return dtype == DType::f16 ? of(10, 15) : FloatLimits{0, 0, 0};
+}
+
 Array as_array(std::string_view op, const Operand& operand, DType dtype) {
   if (!operand.is_number()) {
     node_of(operand.array, call_span());

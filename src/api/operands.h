@@ -50,6 +50,17 @@ void check_sizes(std::string_view op, const Shape& shape);
 Array with_dtype(const Array& x, DType dtype);
 /// An array whose elements are all `value`.
 Array filled(double value, const Type& type);
+/// `count` evenly spaced numbers from `start` to `stop`, both scalars of one float dtype.
+Array evenly_spaced(const Array& start, const Array& stop, std::int64_t count);
+
+/// Of the numbers of a float dtype: the largest finite one, the smallest normal one above 0, and
+/// the distance from 1 to the next.
+struct FloatLimits {
+  double largest, smallest, epsilon;
+};
+/// All 0 for other dtypes.
+FloatLimits float_limits(DType dtype);
+
 [[noreturn]] void fail(std::string_view op, const std::string& what, const std::string& found,
                        const std::string& wanted, const std::string& cure);
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 
+#include <tessera/linalg.h>
 #include <tessera/ops.h>
 
 #include "api/operands.h"
@@ -333,6 +335,30 @@ Array einsum(std::string_view text, Operand a, Operand b) {
 Array einsum(std::string_view text, Operand a) {
   const std::source_location where = a.where;
   return einsum(text, std::vector<Operand>{std::move(a)}, where);
+}
+
+Array tensordot(Operand a, Operand b, std::vector<std::int64_t> axes_a,
+                std::vector<std::int64_t> axes_b) {
+  return public_op(a.where, [&] {
+    return contract("tensordot", as_array("tensordot", a), as_array("tensordot", b),
+                    {.contract_a = axes_a, .contract_b = axes_b});
+  });
+}
+
+Array tensordot(Operand a, Operand b, std::int64_t count) {
+  return public_op(a.where, [&] {
+    const Array x = as_array("tensordot", a);
+    const Array y = as_array("tensordot", b);
+    if (count < 0 || count > std::min(x.rank(), y.rank())) {
+      detail::fail("tensordot", fmt::format("there are no {} dimensions to sum over", count),
+                   both(x, y), fmt::format("from 0 to {}", std::min(x.rank(), y.rank())),
+                   "pass the number of dimensions that both arrays share");
+    }
+    Ints axes_a(static_cast<std::size_t>(count)), axes_b = axes_a;
+    std::iota(axes_a.begin(), axes_a.end(), x.rank() - count);
+    std::iota(axes_b.begin(), axes_b.end(), 0);
+    return tensordot(x, y, axes_a, axes_b);
+  });
 }
 
 }  // namespace tessera

@@ -1,12 +1,12 @@
-// Functions composed of ops: statistics, matrices, shapes.
+// Functions composed of ops: matrices and shapes.
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <limits>
 
 #include <tessera/functions.h>
 
 #include "api/operands.h"
+#include "api/ops/float_statistics.h"
 #include "ops/emit.h"
 
 namespace tessera {
@@ -15,55 +15,12 @@ using detail::as_array;
 using detail::Ints;
 using detail::public_op;
 
-// --- statistics
-
-namespace {
-
-/// The square root, with the gradient 0 at 0, where that of sqrt is infinite.
-Array root(const Array& x) {
-  const Array is_zero = equal(x, 0);
-  return where(is_zero, 0, sqrt(where(is_zero, 1, x)));
-}
-
-/// Calls `compute` with the operand as a float array, in the dtype that sums are computed in.
-template <typename Compute>
-Array of_floats(const char* name, const Operand& x, const Compute& compute) {
-  return public_op(x.where, [&] {
-    const Array v = as_array(name, x);
-    if (!is_float(v.dtype())) {
-      detail::fail(name, "the array is not a float array", detail::describe(v),
-                   "an array of bf16, f32 or f64", "use astype(x, DType::f32)");
-    }
-    return detail::with_dtype(compute(detail::with_dtype(v, ops::sum_dtype(v.dtype()))), v.dtype());
-  });
-}
-
-Array variance(const char* name, const Array& x, const Axes& axes, KeepDims keep,
-               std::int64_t ddof) {
-  std::int64_t count = 1;
-  for (std::int64_t dim : detail::checked_axes(name, axes, x)) count *= x.dim(dim);
-  const Array deviation = x - mean(x, axes, keepdims);
-  const double divisor =
-      count > ddof ? static_cast<double>(count - ddof) : std::numeric_limits<double>::quiet_NaN();
-  return sum(square(deviation), axes, keep) / divisor;
-}
-
-}  // namespace
-
-Array var(Operand x, Axes axes, KeepDims keep, std::int64_t ddof) {
-  return of_floats("var", x, [&](const Array& v) { return variance("var", v, axes, keep, ddof); });
-}
-
-Array stddev(Operand x, Axes axes, KeepDims keep, std::int64_t ddof) {
-  return of_floats("stddev", x,
-                   [&](const Array& v) { return root(variance("stddev", v, axes, keep, ddof)); });
-}
+// --- matrices
 
 Array norm(Operand x, Axes axes, KeepDims keep) {
-  return of_floats("norm", x, [&](const Array& v) { return root(sum(square(v), axes, keep)); });
+  return detail::of_floats(
+      "norm", x, [&](const Array& v) { return detail::root(sum(square(v), axes, keep)); });
 }
-
-// --- matrices
 
 namespace {
 
@@ -162,9 +119,41 @@ Array kron(Operand a, Operand b) {
   });
 }
 
+Array cross(Operand a, Operand b, std::int64_t axis) {
+  return public_op(a.where, [&] {
+    detail::common_dtype("cross", {a, b});
+    const auto vectors = [&](const Operand& operand) {
+      const Array v = as_array("cross", operand);
+      const std::int64_t dim = detail::checked_axis("cross", axis, v.rank(), detail::describe(v));
+      if (v.dim(dim) == 3) return moveaxis(v, dim, -1);
+      detail::fail("cross", fmt::format("axis {} has no vectors of 3 numbers", dim),
+                   detail::describe(v), "size 3 along the axis",
+                   "pass the axis of the vectors; pad vectors of 2 numbers with 0");
+    };
+    const Array x = vectors(a);
+    const Array y = vectors(b);
+    const Array product = roll(x, -1, -1) * roll(y, -2, -1) - roll(x, -2, -1) * roll(y, -1, -1);
+    return moveaxis(product, -1, axis);
+  });
+}
+
 // --- shapes
 
 namespace {
+
+/// The axes as indices from 0 on, in their order. Throws UserError if one is named twice.
+Ints distinct_axes(const char* name, const Axes& axes, const Array& x) {
+  Ints list = axes.list();
+  for (std::int64_t& axis : list) {
+    axis = detail::checked_axis(name, axis, x.rank(), detail::describe(x));
+  }
+  Ints sorted = list;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return list;
+  detail::fail(name, "an axis is named twice",
+               to_string(axes.list()) + " of " + detail::describe(x), "distinct axes",
+               "remove the repetition");
+}
 
 std::vector<Array> parts_between(const Array& x, const Ints& bounds, std::int64_t axis) {
   std::vector<Array> parts;
@@ -254,6 +243,82 @@ Array roll(Operand x, std::int64_t shift, std::int64_t axis) {
 
 Array flip(Operand x, Axes axes) { return reverse(std::move(x), std::move(axes)); }
 
+Array moveaxis(Operand x, Axes source, Axes destination) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("moveaxis", x);
+    const Ints from = distinct_axes("moveaxis", source, v);
+    const Ints to = distinct_axes("moveaxis", destination, v);
+    if (from.size() != to.size()) {
+      detail::fail("moveaxis", "the numbers of axes differ",
+                   fmt::format("{} to {}", to_string(source.list()), to_string(destination.list())),
+                   "as many positions as axes", "give the new position of each axis that moves");
+    }
+    Ints permutation(v.shape().size(), -1);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      permutation[static_cast<std::size_t>(to[i])] = from[i];
+    }
+    std::int64_t next = 0;
+    for (std::int64_t& axis : permutation) {
+      if (axis >= 0) continue;
+      while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
+      axis = next++;
+    }
+    return transpose(v, permutation);
+  });
+}
+
+std::vector<Array> meshgrid(const std::vector<Array>& vectors, Indexing indexing,
+                            std::source_location where) {
+  return detail::public_ops(where, [&] {
+    Shape shape;
+    for (const Array& vector : vectors) {
+      if (vector.rank() > 1) {
+        detail::fail("meshgrid", "an array is not a vector", detail::describe(vector),
+                     "arrays of rank 1 (or scalars)", "reshape it: reshape(x, {-1})");
+      }
+      shape.push_back(vector.size());
+    }
+    // The dimension of result 0 and that of result 1.
+    const bool is_swapped = indexing == Indexing::xy && shape.size() > 1;
+    if (is_swapped) std::swap(shape[0], shape[1]);
+    std::vector<Array> grid;
+    for (std::size_t i = 0; i < vectors.size(); ++i) {
+      Shape along(shape.size(), 1);
+      along[is_swapped && i < 2 ? 1 - i : i] = vectors[i].size();
+      grid.push_back(broadcast_to(reshape(vectors[i], along), shape));
+    }
+    return grid;
+  });
+}
+
+Array diff(Operand x, std::int64_t n, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    Array v = as_array("diff", x);
+    const std::int64_t dim = detail::checked_axis("diff", axis, v.rank(), detail::describe(v));
+    if (n < 0) {
+      detail::fail("diff", "the order is negative", std::to_string(n), "0 or more",
+                   "pass how many times to take differences; cumsum is the inverse");
+    }
+    for (std::int64_t i = 0; i < n && v.dim(dim) > 0; ++i) {
+      const Array here = slice(v, dim, 1);
+      const Array before = slice(v, dim, 0, v.dim(dim) - 1);
+      v = v.dtype() == DType::boolean ? not_equal(here, before) : here - before;
+    }
+    return v;
+  });
+}
+
+Array detail::evenly_spaced(const Array& start, const Array& stop, std::int64_t count) {
+  const DType dtype = ops::sum_dtype(start.dtype());
+  const Array from = with_dtype(start, dtype), to = with_dtype(stop, dtype);
+  const Array position = arange(count);
+  const double last = static_cast<double>(std::max<std::int64_t>(count - 1, 1));
+  const Array part = astype(position, dtype) / last;
+  // The last number is exact, also where rounding would miss it.
+  return with_dtype(where(equal(position, last), to, (1.0 - part) * from + part * to),
+                    start.dtype());
+}
+
 Array linspace(double start, double stop, std::int64_t count, DType dtype,
                std::source_location where) {
   return public_op(where, [&] {
@@ -262,13 +327,10 @@ Array linspace(double start, double stop, std::int64_t count, DType dtype,
       detail::fail("linspace", "the dtype is not a float type", std::string(name(dtype)),
                    "bf16, f32 or f64", "use arange for integers");
     }
-    const Array position = arange(count);
-    const Array part = astype(position, ops::sum_dtype(dtype)) /
-                       static_cast<double>(std::max<std::int64_t>(count - 1, 1));
-    // The last number is exact, also where rounding would miss it.
-    const Array between = (1.0 - part) * start + part * stop;
-    const Array is_last = equal(position, std::max<std::int64_t>(count - 1, 1));
-    return detail::with_dtype(tessera::where(is_last, stop, between), dtype);
+    const Type sums{ops::sum_dtype(dtype), {}};
+    return detail::with_dtype(
+        detail::evenly_spaced(detail::filled(start, sums), detail::filled(stop, sums), count),
+        dtype);
   });
 }
 

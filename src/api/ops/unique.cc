@@ -1,7 +1,7 @@
 // unique: the distinct elements, by sorting.
 #include <fmt/format.h>
 
-#include <tessera/functions.h>
+#include <tessera/statistics.h>
 
 #include "api/inspect/index_checks.h"
 #include "api/operands.h"
