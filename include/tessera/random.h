@@ -79,15 +79,41 @@ Array normal(const Key& key, Shape shape, DType dtype,
 /// gradient with respect to alpha is that of the number at the same quantile.
 Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
             std::source_location where = std::source_location::current());
+/// The logarithms of such numbers: precise also where the numbers are too small for their dtype.
+Array loggamma(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
+               std::source_location where = std::source_location::current());
+/// The beta distribution with the parameters a and b, which are broadcast to `shape`; Dirichlet's
+/// with alpha [.., k]: vectors [shape.., k] with the sum 1. Both have gradients, as gamma has.
+Array beta(const Key& key, const Array& a, const Array& b, std::optional<Shape> shape = {},
+           std::source_location where = std::source_location::current());
+Array dirichlet(const Key& key, const Array& alpha, std::optional<Shape> shape = {},
+                std::source_location where = std::source_location::current());
+/// i32: Poisson's distribution with these rates, f32, which are broadcast to `shape`. -1 where a
+/// rate is negative or NaN.
+Array poisson(const Key& key, const Array& rate, std::optional<Shape> shape = {},
+              std::source_location where = std::source_location::current());
 /// The standard normal distribution, truncated to (lower, upper).
 Array truncated_normal(const Key& key, float lower, float upper, Shape shape = {},
                        std::source_location where = std::source_location::current());
 /// The standard Gumbel distribution. The argmax of logits plus such numbers draws a category.
 Array gumbel(const Key& key, Shape shape = {},
              std::source_location where = std::source_location::current());
+/// The exponential distribution with rate 1; Laplace's, the logistic and Cauchy's distribution with
+/// location 0 and scale 1.
+Array exponential(const Key& key, Shape shape = {}, DType dtype = DType::f32,
+                  std::source_location where = std::source_location::current());
+Array laplace(const Key& key, Shape shape = {}, DType dtype = DType::f32,
+              std::source_location where = std::source_location::current());
+Array logistic(const Key& key, Shape shape = {}, DType dtype = DType::f32,
+               std::source_location where = std::source_location::current());
+Array cauchy(const Key& key, Shape shape = {}, DType dtype = DType::f32,
+             std::source_location where = std::source_location::current());
 /// bool: true with probability p.
 Array bernoulli(const Key& key, float p = 0.5F, Shape shape = {},
                 std::source_location where = std::source_location::current());
+/// i32: -1 or 1, each with probability 1/2.
+Array rademacher(const Key& key, Shape shape = {},
+                 std::source_location where = std::source_location::current());
 /// Uniform i32 in [low, high).
 Array randint(const Key& key, Shape shape, std::int32_t low, std::int32_t high,
               std::source_location where = std::source_location::current());

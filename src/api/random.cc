@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 #include <limits>
 
-#include <tessera/control.h>
 #include <tessera/error.h>
 #include <tessera/functions.h>
 #include <tessera/random.h>
-#include <tessera/transform.h>
 
 #include "api/operands.h"
-#include "api/ops/gamma_derivative.h"
 #include "base/flax_keys.h"
 
 namespace tessera::random {
@@ -176,78 +173,6 @@ Array normal(const Key& key, Shape shape, DType dtype, std::source_location wher
   return public_op(where, [&] {
     const double low = above_minus_one(dtype);
     return std::sqrt(2.0) * erf_inv(uniform_as("normal", key, shape, dtype, low, 1.0));
-  });
-}
-
-namespace {
-
-/// A number v of at least 0, and the normal number x that it comes from: v = 1 + c x.
-std::pair<Array, Array> positive_draw(const Key& key, const Array& c) {
-  using State = std::tuple<Key, Array, Array>;
-  const auto is_negative = [](const State& state) { return less_equal(std::get<2>(state), 0); };
-  const auto draw = [&](const State& state) {
-    const std::array<Key, 2> keys = split<2>(std::get<0>(state));
-    const Array x = normal(keys[1], {}, c.dtype());
-    return State(keys[0], x, 1 + x * c);
-  };
-  const Array zero = detail::filled(0.0, c.type());
-  const auto [last, x, v] = while_loop(is_negative, draw, State(key, zero, zero - 1));
-  return {x, v};
-}
-
-/// One gamma number: the rejection method of Marsaglia and Tsang (2000), which needs alpha >= 1. A
-/// smaller one is the number for alpha + 1 times a power of a uniform one.
-Array gamma_one(const Key& key, const Array& alpha) {
-  const Array is_large = greater_equal(alpha, 1);
-  const Array d = where(is_large, alpha, alpha + 1) - 1.0 / 3.0;
-  const Array c = detail::filled(1.0 / 3.0, alpha.type()) / sqrt(d);
-  using State = std::tuple<Key, Array, Array, Array>;  // x squared, v cubed, a uniform number
-  const auto is_rejected = [&](const State& state) {
-    const auto& [unused, x, v, u] = state;
-    const Array is_beyond_squeeze = greater_equal(u, 1 - 0.0331 * (x * x));
-    return is_beyond_squeeze && greater_equal(log(u), x * 0.5 + d * (1 - v + log(v)));
-  };
-  const auto draw = [&](const State& state) {
-    const std::array<Key, 3> keys = split<3>(std::get<0>(state));
-    const auto [x, v] = positive_draw(keys[1], c);
-    return State(keys[0], x * x, v * v * v, uniform(keys[2], {}, alpha.dtype()));
-  };
-  const Array zero = detail::filled(0.0, alpha.type());
-  const std::array<Key, 2> keys = split<2>(key);
-  // The first state is one that is rejected.
-  const State start(keys[0], zero, zero + 1, zero + 2);
-  const Array v = std::get<2>(while_loop(is_rejected, draw, start));
-  const Array power = pow(1 - uniform(keys[1], {}, alpha.dtype()), 1 / alpha);
-  return d * v * where(is_large, zero + 1, power);
-}
-
-}  // namespace
-
-Array gamma(const Key& key, const Array& alpha, std::optional<Shape> shape,
-            std::source_location where) {
-  return public_op(where, [&] {
-    const Shape wanted = shape ? *shape : alpha.shape();
-    if (alpha.dtype() != DType::f32 && alpha.dtype() != DType::f64) {
-      detail::fail("gamma", "alpha has the wrong dtype", detail::describe(alpha), "f32 or f64",
-                   "convert it: astype(alpha, DType::f32)");
-    }
-    detail::check_sizes("gamma", wanted);
-    const std::int64_t count = num_elements(wanted);
-    const Array keys = split_data(key, count);
-    const Array alphas = reshape(broadcast_to(alpha, wanted), {count});
-    if (count == 0) return reshape(alphas, wanted);
-    const auto one = [](const Array& data, const Array& a) {
-      return gamma_one(Key::from_data(data), a);
-    };
-    const auto draw = [&](const Array& a) { return vmap(one)(keys, a); };
-    const auto forward = [&](const Array& a) {
-      const Array numbers = draw(a);
-      return std::pair(numbers, std::tuple(a, numbers));
-    };
-    const auto backward = [](const std::tuple<Array, Array>& saved, const Array& cotangent) {
-      return cotangent * vmap(detail::gamma_derivative)(std::get<0>(saved), std::get<1>(saved));
-    };
-    return reshape(custom_vjp(draw, forward, backward)(alphas), wanted);
   });
 }
 

@@ -101,5 +101,40 @@ TEST(RandomErrors, ChoiceWithOtherProbabilities) {
             "  cure:   pass one probability per number");
 }
 
+TEST(RandomErrors, RatesOfIntegers) {
+  const Key key(0);
+  const Array rate = array({1, 2});
+  const Caught error = caught([&] { random::poisson(key, rate); });
+  EXPECT_EQ(error.text,
+            "poisson: the rates have the wrong dtype\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: f32\n"
+            "  cure:   convert them: astype(rate, DType::f32)");
+}
+
+TEST(RandomErrors, ExponentialIntegers) {
+  const Key key(0);
+  const Caught error = caught([&] { random::exponential(key, {2}, DType::i32); });
+  EXPECT_EQ(error.text,
+            "exponential: the dtype is not a float type\n"
+            "  where:  <this line>\n"
+            "  found:  i32\n"
+            "  wanted: f16, bf16, f32 or f64\n"
+            "  cure:   convert the numbers with astype");
+}
+
+TEST(RandomErrors, DirichletOfAScalar) {
+  const Key key(0);
+  const Array alpha = scalar(1.0F);
+  const Caught error = caught([&] { random::dirichlet(key, alpha); });
+  EXPECT_EQ(error.text,
+            "dirichlet: alpha is a scalar\n"
+            "  where:  <this line>\n"
+            "  found:  f32[]\n"
+            "  wanted: an array [.., k]\n"
+            "  cure:   pass one parameter for each of the k numbers that have the sum 1");
+}
+
 }  // namespace
 }  // namespace tessera
