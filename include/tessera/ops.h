@@ -236,7 +236,9 @@ Array dot_general(Operand a, Operand b, const DotDims& dims,
 Array dot(Operand a, Operand b);
 /// [..., m, k] x [..., k, n] -> [..., m, n]; leading dimensions broadcast.
 Array matmul(Operand a, Operand b);
-/// "bqhd,bkhd->bhqk": letters name dimensions; dimensions missing from the result are summed over.
+/// As jnp.einsum: "bqhd,bkhd->bhqk" names dimensions, and sums over those that the result lacks.
+/// "bii->bi" takes diagonals, and "...ij,...jk->...ik" broadcasts other dimensions. "ij,jk" gives
+/// the letters that occur once, sorted.
 Array einsum(std::string_view text, Operand a, Operand b);
 Array einsum(std::string_view text, Operand a);
 /// Multiplies two operands at a time: each time the pair whose product is smallest compared with

@@ -210,28 +210,62 @@ TEST(EinsumErrors, LetterIsADigit) {
       "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
-TEST(EinsumErrors, LetterTwiceInOneArray) {
+TEST(EinsumErrors, LetterTwiceInTheResult) {
   const Array x = ones({2, 3});
-  const Caught error = caught([&] { einsum("aa->a", x); });
+  const Caught error = caught([&] { einsum("ab->aa", x); });
   EXPECT_EQ(
       error.text,
-      "einsum: 'a' names two dimensions of one array\n"
+      "einsum: 'a' names two dimensions of the result\n"
       "  where:  <this line>\n"
-      "  found:  \"aa->a\" of f32[2,3]\n"
+      "  found:  \"ab->aa\" of f32[2,3]\n"
       "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
       "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
-TEST(EinsumErrors, NoArrow) {
+TEST(EinsumErrors, TooFewDots) {
   const Array x = ones({2, 3});
-  const Caught error = caught([&] { einsum("ab,cb", x, x); });
+  const Caught error = caught([&] { einsum("a..b,ab->ab", x, x); });
   EXPECT_EQ(
       error.text,
-      "einsum: -> is missing\n"
+      "einsum: an array has dots besides one `...`\n"
       "  where:  <this line>\n"
-      "  found:  \"ab,cb\" of f32[2,3] and f32[2,3]\n"
+      "  found:  \"a..b,ab->ab\" of f32[2,3] and f32[2,3]\n"
       "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
       "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
+}
+
+TEST(EinsumErrors, MoreLettersThanDimensionsBesideAnEllipsis) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("...abc", x); });
+  EXPECT_EQ(
+      error.text,
+      "einsum: \"...abc\" has 3 letters for an array of rank 2\n"
+      "  where:  <this line>\n"
+      "  found:  \"...abc\" of f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
+}
+
+TEST(EinsumErrors, DiagonalOfARectangle) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("aa,b->a", x, ones({4})); });
+  EXPECT_EQ(error.text,
+            "einsum: 'a' has the sizes 2 and 3\n"
+            "  where:  <this line>\n"
+            "  found:  \"aa,b->a\" of f32[2,3] and f32[4]\n"
+            "  wanted: the same size for the same letter\n"
+            "  cure:   check the order of the letters against the shapes");
+}
+
+TEST(EinsumErrors, EllipsesThatDoNotBroadcast) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("a...,a...->a...", x, ones({2, 4})); });
+  EXPECT_EQ(error.text,
+            "einsum: a dimension of `...` has the sizes 3 and 4\n"
+            "  where:  <this line>\n"
+            "  found:  \"a...,a...->a...\" of f32[2,3] and f32[2,4]\n"
+            "  wanted: the same size for the same letter\n"
+            "  cure:   check the order of the letters against the shapes");
 }
 
 TEST(EinsumErrors, OneOperandTooMany) {

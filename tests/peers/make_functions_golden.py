@@ -13,6 +13,7 @@ import optax
 
 FILE = pathlib.Path(__file__).parent / "golden" / "functions.json"
 ROUNDS = 4
+TEXT_ROUNDS = 80
 rng = np.random.default_rng(7)
 
 UNARY = dict(sigmoid=jax.nn.sigmoid, softplus=jax.nn.softplus, silu=jax.nn.silu)
@@ -294,9 +295,54 @@ def kinks():
     yield case("huber_loss", optax.losses.huber_loss, x, y)
 
 
+def random_text(draw):
+    """A text for np.einsum and the shapes of its operands."""
+    letters = [str(c) for c in draw.choice(list("abcXYZ"), int(draw.integers(1, 4)), replace=False)]
+    sizes = {letter: int(draw.integers(1, 5)) for letter in letters}
+    rest = [int(n) for n in draw.integers(1, 4, int(draw.integers(0, 3)))]  # what `...` stands for
+    parts, shapes = [], []
+    for _ in range(int(draw.integers(1, 4))):
+        part = [str(c) for c in draw.choice(letters, int(draw.integers(0, 4)))]
+        shape = [1 if part.count(c) == 1 and draw.random() < 0.1 else sizes[c] for c in part]
+        if draw.random() < 0.4:
+            at = int(draw.integers(0, len(part) + 1))
+            part.insert(at, "...")
+            shape[at:at] = [1 if draw.random() < 0.3 else n
+                            for n in rest[int(draw.integers(0, len(rest) + 1)):]]
+        parts.append((" " if draw.random() < 0.2 else "").join(part))
+        shapes.append(shape)
+    text = ",".join(parts)
+    if draw.random() < 0.7:
+        named = sorted({c for c in text if c.isalpha()})
+        result = [str(c) for c in draw.permutation(named or [""]) if draw.random() < 0.6]
+        if "..." in text:
+            result.insert(int(draw.integers(0, len(result) + 1)), "...")
+        text += "->" + "".join(result)
+    return text, shapes
+
+
+def einsum_texts():
+    """NumPy's values. The loss is linear in each operand, so its gradient has the losses of unit
+    arrays."""
+    draw = np.random.default_rng(8)
+    for text, shapes in [random_text(draw) for _ in range(TEXT_ROUNDS)]:
+        operands = [np.round(draw.uniform(-64, 64, shape)) / 64 for shape in shapes]
+        value = np.einsum(text, *operands)
+        weights = np.cos(np.arange(value.size)).reshape(value.shape)
+        gradients = []
+        for k, x in enumerate(operands):
+            units = np.eye(x.size).reshape((x.size,) + x.shape)
+            losses = [np.sum(weights * np.einsum(text, *operands[:k], unit, *operands[k + 1:]))
+                      for unit in units]
+            gradients.append(np.reshape(losses, x.shape))
+        yield dict(name="einsum", arguments=dict(text=text), inputs=[packed(x) for x in operands],
+                   outputs=[packed(value)],
+                   gradients=[packed(np.float32(x)) for x in gradients])
+
+
 CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
                         ctc_losses, uniques, other_randoms, activations, losses, cumulative,
-                        segments, repeats, kinks)
+                        segments, repeats, kinks, einsum_texts)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")

@@ -79,31 +79,75 @@ struct EinsumCall {
                "write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
-void check_letters(const EinsumCall& call, const std::string& letters, std::int64_t rank) {
-  for (char letter : letters) {
-    const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    if (!is_letter) bad_text(call, fmt::format("'{}' is not a letter", letter));
-    if (std::count(letters.begin(), letters.end(), letter) > 1) {
-      bad_text(call, fmt::format("'{}' names two dimensions of one array", letter));
-    }
-  }
-  if (rank >= 0 && static_cast<std::int64_t>(letters.size()) != rank) {
-    bad_text(call, fmt::format("\"{}\" has {} letters for an array of rank {}", letters,
-                               letters.size(), rank));
-  }
-}
-
 bool contains(std::string_view letters, char letter) {
   return letters.find(letter) != std::string_view::npos;
 }
 
-/// The parts of the text, one for each array.
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+constexpr std::string_view kEllipsis = "...";
+
+/// The text of one array without its ellipsis. Throws UserError unless it consists of letters.
+std::string named_letters(const EinsumCall& call, std::string part) {
+  const std::size_t ellipsis = part.find(kEllipsis);
+  if (ellipsis != std::string::npos) part.erase(ellipsis, kEllipsis.size());
+  for (const char c : part) {
+    if (c == '.') bad_text(call, "an array has dots besides one `...`");
+    if (!is_letter(c)) bad_text(call, fmt::format("'{}' is not a letter", c));
+  }
+  return part;
+}
+
+/// How many dimensions the ellipsis of an operand stands for. Throws UserError if the letters do
+/// not fit the rank.
+std::int64_t ellipsis_rank(const EinsumCall& call, const std::string& part, std::int64_t rank) {
+  const auto named = static_cast<std::int64_t>(named_letters(call, part).size());
+  const bool fits = part.find(kEllipsis) == std::string::npos ? named == rank : named <= rank;
+  if (!fits) {
+    bad_text(call, fmt::format("\"{}\" has {} letters for an array of rank {}", part, named, rank));
+  }
+  return rank - named;
+}
+
+/// Stand-ins for letters: the last `count` of the `most` dimensions that ellipses stand for. These
+/// dimensions are aligned at the last one, as in broadcasting.
+std::string ellipsis_letters(std::int64_t count, std::int64_t most) {
+  std::string letters;
+  for (std::int64_t i = most - count; i < most; ++i) letters += static_cast<char>(i + 1);
+  return letters;
+}
+
+std::string with_ellipsis(std::string part, const std::string& letters) {
+  const std::size_t ellipsis = part.find(kEllipsis);
+  return ellipsis == std::string::npos ? part : part.replace(ellipsis, kEllipsis.size(), letters);
+}
+
+/// The result of a text without `->`: the ellipsis, then the letters that occur once, as sorted.
+std::string implicit_result(const std::string& named) {
+  std::string result(kEllipsis);
+  for (int c = 'A'; c <= 'z'; ++c) {
+    const auto letter = static_cast<char>(c);
+    if (std::count(named.begin(), named.end(), letter) == 1) result += letter;
+  }
+  return result;
+}
+
+void check_result(const EinsumCall& call, const std::string& letters, const std::string& named) {
+  for (const char letter : letters) {
+    if (std::count(letters.begin(), letters.end(), letter) > 1) {
+      bad_text(call, fmt::format("'{}' names two dimensions of the result", letter));
+    }
+    if (contains(named, letter)) continue;
+    bad_text(call, fmt::format("'{}' is in the result, but in no operand", letter));
+  }
+}
+
+/// The parts of the text, one for each array, with one letter or stand-in for each dimension.
 EinsumText parse(const EinsumCall& call, const std::vector<Array>& arrays) {
   std::string plain(call.text);
   plain.erase(std::remove(plain.begin(), plain.end(), ' '), plain.end());
   const std::size_t arrow = plain.find("->");
-  if (arrow == std::string::npos) bad_text(call, "-> is missing");
-  EinsumText parts{.operands = {""}, .result = plain.substr(arrow + 2)};
+  EinsumText parts{.operands = {""}, .result = ""};
   for (const char letter : plain.substr(0, arrow)) {
     if (letter == ',') {
       parts.operands.emplace_back();
@@ -114,16 +158,19 @@ EinsumText parse(const EinsumCall& call, const std::vector<Array>& arrays) {
   if (parts.operands.size() != arrays.size()) {
     bad_text(call, fmt::format("the number of operands in the text is not {}", arrays.size()));
   }
-  std::string all;
+  std::string named;
+  std::vector<std::int64_t> ranks;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    check_letters(call, parts.operands[i], arrays[i].rank());
-    all += parts.operands[i];
+    ranks.push_back(ellipsis_rank(call, parts.operands[i], arrays[i].rank()));
+    named += named_letters(call, parts.operands[i]);
   }
-  check_letters(call, parts.result, -1);
-  for (char letter : parts.result) {
-    if (contains(all, letter)) continue;
-    bad_text(call, fmt::format("'{}' is in the result, but in no operand", letter));
+  parts.result = arrow == std::string::npos ? implicit_result(named) : plain.substr(arrow + 2);
+  check_result(call, named_letters(call, parts.result), named);
+  const std::int64_t most = *std::max_element(ranks.begin(), ranks.end());
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    parts.operands[i] = with_ellipsis(parts.operands[i], ellipsis_letters(ranks[i], most));
   }
+  parts.result = with_ellipsis(parts.result, ellipsis_letters(most, most));
   return parts;
 }
 
@@ -156,23 +203,61 @@ struct Lettered {
   std::string letters;
 };
 
+[[noreturn]] void fail_sizes(const EinsumCall& call, char letter, std::int64_t size,
+                             std::int64_t other) {
+  const std::string name = is_letter(letter) ? fmt::format("'{}'", letter) : "a dimension of `...`";
+  detail::fail("einsum", fmt::format("{} has the sizes {} and {}", name, size, other),
+               fmt::format("\"{}\" of {}", call.text, call.arrays),
+               "the same size for the same letter",
+               "check the order of the letters against the shapes");
+}
+
+/// Takes the diagonal of dimensions that have the same letter, until each letter occurs once.
+void take_diagonals(const EinsumCall& call, Lettered& x) {
+  for (std::size_t first = 0; first < x.letters.size(); ++first) {
+    const char letter = x.letters[first];
+    for (std::size_t next = x.letters.find(letter, first + 1); next != std::string::npos;
+         next = x.letters.find(letter, first + 1)) {
+      Shape shape = x.array.shape();
+      if (shape[first] != shape[next]) fail_sizes(call, letter, shape[first], shape[next]);
+      shape[next] = 1;
+      const auto dim = static_cast<std::int64_t>(next);
+      const Array positions = iota(shape, static_cast<std::int64_t>(first));
+      x.array = squeeze(take_along_axis(x.array, positions, dim), dim);
+      x.letters.erase(next, 1);
+    }
+  }
+}
+
 using Sizes = std::map<char, std::int64_t>;
 
+/// The sizes of the letters. Dimensions of size 1 are repeated to the size of the others.
 Sizes sizes_of(const EinsumCall& call, const std::vector<Lettered>& operands) {
   Sizes sizes;
   for (const Lettered& x : operands) {
     for (std::size_t i = 0; i < x.letters.size(); ++i) {
-      const auto [place, is_new] = sizes.try_emplace(x.letters[i], x.array.shape()[i]);
-      if (is_new || place->second == x.array.shape()[i]) continue;
-      detail::fail("einsum",
-                   fmt::format("'{}' has the sizes {} and {}", x.letters[i], place->second,
-                               x.array.shape()[i]),
-                   fmt::format("\"{}\" of {}", call.text, call.arrays),
-                   "the same size for the same letter",
-                   "check the order of the letters against the shapes");
+      const std::int64_t size = x.array.shape()[i];
+      std::int64_t& common = sizes.try_emplace(x.letters[i], size).first->second;
+      if (common == 1) common = size;
+      if (size != 1 && size != common) fail_sizes(call, x.letters[i], common, size);
     }
   }
   return sizes;
+}
+
+/// Removes the dimensions that have to be repeated: the product with the other operands does that.
+void drop_repeated(Lettered& x, const Sizes& sizes) {
+  Ints dims;
+  std::string kept;
+  for (std::size_t i = 0; i < x.letters.size(); ++i) {
+    if (x.array.shape()[i] != sizes.at(x.letters[i])) {
+      dims.push_back(static_cast<std::int64_t>(i));
+    } else {
+      kept += x.letters[i];
+    }
+  }
+  if (dims.empty()) return;
+  x = {squeeze(x.array, Axes(dims)), kept};
 }
 
 /// The product of two arrays, with the dimensions in `needed`: those of both first.
@@ -257,8 +342,10 @@ Array einsum_of(std::string_view text, const std::vector<Operand>& given) {
   std::vector<Lettered> operands;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     operands.push_back({arrays[i], parts.operands[i]});
+    take_diagonals(call, operands.back());
   }
   const Sizes sizes = sizes_of(call, operands);
+  for (Lettered& x : operands) drop_repeated(x, sizes);
   while (operands.size() > 1) multiply_best(operands, parts.result, sizes);
   Lettered& last = operands[0];
   last.array = sum_unneeded(last.array, last.letters, parts.result);

@@ -58,9 +58,9 @@ Array diagonal_of(const Array& x, std::int64_t offset) {
   const std::int64_t length = std::max<std::int64_t>(
       0, std::min(x.dim(0) - first, x.dim(1) - std::max<std::int64_t>(offset, 0)));
   if (length == 0) return detail::filled(0.0, {x.dtype(), {0}});
-  const Array rows = slice(x, 0, first, first + length);
-  const Array columns = arange(length) + std::max<std::int64_t>(offset, 0);
-  return squeeze(take_along_axis(rows, expand_dims(columns, 1), 1), 1);
+  const std::int64_t left = std::max<std::int64_t>(offset, 0);
+  const Array square = slice(slice(x, 0, first, first + length), 1, left, left + length);
+  return einsum("ii->i", square);
 }
 
 }  // namespace
