@@ -34,11 +34,65 @@ Optimizer chain_of_all() {
                 scale_by_schedule(Rate([](const Array& done) { return -0.1 / (1.0 + done); }))});
 }
 
+std::map<std::string, Optimizer> adaptive_cases() {
+  const Mask kernels = Mask::when(is_kernel);
+  return {
+      {"rmsprop", rmsprop({.learning_rate = 0.1})},
+      {"rmsprop centered", rmsprop({.learning_rate = 0.1,
+                                    .decay = 0.8,
+                                    .epsilon = 1e-3,
+                                    .centered = true,
+                                    .momentum = 0.9})},
+      {"rmsprop all", rmsprop({.learning_rate = cosine(),
+                               .epsilon = 1e-4,
+                               .initial_scale = 0.5,
+                               .epsilon_in_sqrt = false,
+                               .momentum = 0.9,
+                               .nesterov = true,
+                               .bias_correction = true})},
+      {"rmsprop deviation", rmsprop({.learning_rate = 0.1,
+                                     .epsilon = 1e-2,
+                                     .initial_scale = 2,
+                                     .epsilon_in_sqrt = false,
+                                     .centered = true})},
+      {"adagrad", adagrad({.learning_rate = 0.1})},
+      {"adagrad zero",
+       adagrad({.learning_rate = cosine(), .initial_accumulator_value = 0, .epsilon = 1e-3})},
+      {"amsgrad", amsgrad({.learning_rate = 0.1})},
+      {"amsgrad root",
+       amsgrad(
+           {.learning_rate = 0.1, .b1 = 0.8, .b2 = 0.5, .epsilon = 1e-4, .epsilon_root = 1e-3})},
+      {"adadelta", adadelta()},
+      {"adadelta decay", adadelta({.learning_rate = cosine(),
+                                   .rho = 0.8,
+                                   .epsilon = 1e-3,
+                                   .weight_decay = 0.1,
+                                   .mask = kernels})},
+      {"lamb", lamb({.learning_rate = 0.1})},
+      {"lamb decay", lamb({.learning_rate = cosine(),
+                           .b1 = 0.8,
+                           .b2 = 0.99,
+                           .epsilon = 1e-4,
+                           .epsilon_root = 1e-3,
+                           .weight_decay = 0.1,
+                           .mask = kernels})},
+      {"novograd", novograd({.learning_rate = 0.1})},
+      {"novograd decay", novograd({.learning_rate = 0.1,
+                                   .b1 = 0.8,
+                                   .b2 = 0.5,
+                                   .epsilon = 1e-3,
+                                   .epsilon_root = 1e-3,
+                                   .weight_decay = 0.1})},
+      {"yogi", yogi({.learning_rate = 0.1})},
+      {"yogi small", yogi({.learning_rate = cosine(), .b1 = 0.8, .b2 = 0.9, .epsilon = 1e-2})},
+  };
+}
+
 /// The optimisers of tests/peers/make_optim_golden.py.
 std::map<std::string, Optimizer> cases() {
   const Mask kernels = Mask::when(is_kernel);
   const Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
-  return {
+  std::map<std::string, Optimizer> list = {
       {"sgd", sgd({.learning_rate = 0.1})},
       {"sgd momentum", sgd({.learning_rate = 0.1, .momentum = 0.9})},
       {"sgd nesterov", sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true})},
@@ -79,6 +133,8 @@ std::map<std::string, Optimizer> cases() {
        multi_steps(chain({clip_by_global_norm(1), adamw({.learning_rate = cosine()})}), 2)},
       {"multi steps 4", multi_steps(sgd({.learning_rate = 0.1, .momentum = 0.9}), 4)},
   };
+  list.merge(adaptive_cases());
+  return list;
 }
 
 bool is_narrow(const std::string& path) { return path.ends_with("*"); }
@@ -285,6 +341,38 @@ TEST(Optimizers, FactoredSlotsLackADimensionAndItsSpec) {
   EXPECT_TRUE(rows[1].is_logical());
   ASSERT_EQ(state.slots.at("v").size(), 1U);
   EXPECT_EQ(state.slots.at("v")[0].path(), "bias");
+}
+
+TEST(Optimizers, SlotsBeginWithTheirInitialValues) {
+  const std::vector<Param> params = {Param(ones({2, 3}, DType::bf16), "kernel", P{"a", "b"})};
+  const State sums = adagrad({.initial_accumulator_value = 0.25}).init(params);
+  EXPECT_TRUE(array_equal(sums.slots.at("sum_of_squares")[0], full({2, 3}, 0.25)));
+  EXPECT_EQ(sums.slots.at("sum_of_squares")[0].spec(), P({"a", "b"}));
+  const State norms = novograd().init(params);
+  EXPECT_EQ(norms.slots.at("mu")[0].shape(), Shape({2, 3}));
+  EXPECT_EQ(norms.slots.at("nu")[0].shape(), Shape());
+  EXPECT_EQ(norms.slots.at("nu")[0].spec(), P());
+}
+
+// The mean of squares is then as large as the square of the mean, up to rounding.
+TEST(Optimizers, EqualGradientsHaveNoDeviation) {
+  const std::vector<Param> params = {Param(ones({3}), "w")};
+  Trained run{params, {}, rmsprop({.epsilon = 1e-12, .centered = true})};
+  run.state = run.tx.init(params);
+  const auto step = jit(updated);
+  for (int i = 0; i < 400; ++i) run = step(run, {array({0.1F, 30.0F, 7.7F})});
+  for (const float value : run.params[0].to_vector<float>()) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(Optimizers, TrustRatiosOfZerosAreOne) {
+  const std::vector<Param> params = {Param(zeros({2}), "new"), Param(array({3.F, 4.F}), "old"),
+                                     Param(ones({2}), "still")};
+  const Optimizer tx = scale_by_trust_ratio();
+  State state = tx.init(params);
+  const auto after = tx.update(params, {array({1.F, 2.F}), array({0.F, 2.F}), zeros({2})}, state);
+  EXPECT_EQ(after[0].to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(after[1].to_vector<float>(), (std::vector<float>{3, 9}));
+  EXPECT_EQ(after[2].to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
 TEST(Optimizers, SlotsOfOneNameAreKeptApart) {

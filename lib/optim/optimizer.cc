@@ -33,11 +33,10 @@ Type slot_type(const Param& parameter, const Optimizer::Slot& slot) {
   return type;
 }
 
-/// Zeros with the path of the parameter and the spec of the remaining dimensions.
+/// The initial value with the path of the parameter and the spec of the remaining dimensions.
 Param make_slot(const Param& parameter, const Optimizer::Slot& slot) {
   const Type type = slot_type(parameter, slot);
-  if (type == parameter.type()) return parameter.with_value(zeros_like(parameter));
-  Array value = zeros(type.shape, type.dtype);
+  Array value = full(type.shape, slot.initial, type.dtype);
   if (slot.dropped.empty()) return parameter.with_value(std::move(value));
   if (!parameter.is_annotated()) return {std::move(value), parameter.path()};
   std::vector<SpecEntry> entries;

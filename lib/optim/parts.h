@@ -41,6 +41,9 @@ Array moving_average(const Array& old, const Array& now, double decay);
 Array corrected_momentum(const Array& mu, const Array& gradient, double decay, bool nesterov,
                          const Array& count);
 
+/// update / (sqrt(squares + epsilon_root) + epsilon)
+Array over_root(const Array& update, const Array& squares, double epsilon, double epsilon_root);
+
 /// Replaces subnormal numbers by 0, as XLA does on CPUs. A moving average that no longer gets
 /// gradients would otherwise stay subnormal forever, since 0.9 times the least number is rounded to
 /// that number. Processors take many times as long for subnormal numbers.

@@ -13,6 +13,7 @@ namespace {
 using detail::bias_correction;
 using detail::corrected_momentum;
 using detail::moving_average;
+using detail::over_root;
 using detail::text;
 using detail::without_subnormal;
 using Leaf = Optimizer::Leaf;
@@ -29,9 +30,8 @@ class Adam final : public Optimizer::Rule {
     mu = moving_average(mu, gradient, o_.b1);
     nu = moving_average(nu, square(gradient), o_.b2);
     const Array mu_hat = corrected_momentum(mu, gradient, o_.b1, o_.nesterov, leaf.count);
-    Array nu_hat = nu / bias_correction(o_.b2, leaf.count);
-    if (o_.epsilon_root != 0.0) nu_hat = nu_hat + o_.epsilon_root;
-    return mu_hat / (sqrt(nu_hat) + o_.epsilon);
+    const Array nu_hat = nu / bias_correction(o_.b2, leaf.count);
+    return over_root(mu_hat, nu_hat, o_.epsilon, o_.epsilon_root);
   }
   std::string key() const override {
     return "adam " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
@@ -246,6 +246,11 @@ std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& st
     result.push_back(is_averaged ? old[i] + step_size * (now[i] - old[i]) : now[i].value());
   }
   return result;
+}
+
+Array over_root(const Array& update, const Array& squares, double epsilon, double epsilon_root) {
+  const Array inside = epsilon_root == 0.0 ? squares : squares + epsilon_root;
+  return update / (sqrt(inside) + epsilon);
 }
 
 Optimizer scale_by_lion(double b1, double b2) { return make<Lion>(b1, b2); }

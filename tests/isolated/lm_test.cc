@@ -70,7 +70,8 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
 TEST(IsolatedLm, EveryOptimizer) {
   const std::string flags =
       " --clip 0.5 --accumulate 2 --lr-schedule cosine --warmup 1 --decay-steps 4 --optimizer ";
-  for (const std::string name : {"sgd", "momentum", "adam", "adafactor", "lion", "muon"}) {
+  for (const std::string name :
+       {"sgd", "momentum", "adam", "adafactor", "lion", "muon", "lamb", "rmsprop"}) {
     SCOPED_TRACE(name);
     const nlohmann::json want = trained("--mesh none" + flags + name);
     EXPECT_EQ(want["config"]["optimizer"]["name"], name);

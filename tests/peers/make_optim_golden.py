@@ -52,6 +52,28 @@ def cases():
     yield "muon", contrib.muon(0.1)
     yield "muon rms", contrib.muon(0.1, consistent_rms=0.2, weight_decay=0.1, nesterov=False,
                                    weight_decay_mask=lambda p: jax.tree.map(lambda x: True, p))
+    yield "rmsprop", optax.rmsprop(0.1)
+    yield "rmsprop centered", optax.rmsprop(0.1, decay=0.8, eps=1e-3, centered=True, momentum=0.9)
+    yield "rmsprop all", optax.rmsprop(
+        cosine, eps=1e-4, initial_scale=0.5, eps_in_sqrt=False, momentum=0.9, nesterov=True,
+        bias_correction=True)
+    yield "rmsprop deviation", optax.rmsprop(0.1, eps=1e-2, centered=True, eps_in_sqrt=False,
+                                             initial_scale=2.0)
+    yield "adagrad", optax.adagrad(0.1)
+    yield "adagrad zero", optax.adagrad(cosine, initial_accumulator_value=0.0, eps=1e-3)
+    yield "amsgrad", optax.amsgrad(0.1)
+    yield "amsgrad root", optax.amsgrad(0.1, b1=0.8, b2=0.5, eps=1e-4, eps_root=1e-3)
+    yield "adadelta", optax.adadelta(1.0)
+    yield "adadelta decay", optax.adadelta(cosine, rho=0.8, eps=1e-3, weight_decay=0.1,
+                                           weight_decay_mask=kernels)
+    yield "lamb", optax.lamb(0.1)
+    yield "lamb decay", optax.lamb(cosine, b1=0.8, b2=0.99, eps=1e-4, eps_root=1e-3,
+                                   weight_decay=0.1, mask=kernels)
+    yield "novograd", optax.novograd(0.1)
+    yield "novograd decay", optax.novograd(0.1, b1=0.8, b2=0.5, eps=1e-3, eps_root=1e-3,
+                                           weight_decay=0.1)
+    yield "yogi", optax.yogi(0.1)
+    yield "yogi small", optax.yogi(cosine, b1=0.8, b2=0.9, eps=1e-2)
     yield "clip norm", optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
     yield "clip norm large", optax.chain(optax.clip_by_global_norm(1e3), optax.adam(0.1))
     yield "clip", optax.chain(optax.clip(0.3), optax.sgd(0.1))

@@ -33,9 +33,12 @@ void check(const TrainFlags& flags) {
                      .wanted = "a schedule that decays",
                      .cure = "add --lr-schedule cosine"});
   }
-  if (o.name == "adam" && o.weight_decay >= 0) {
-    throw UserError({.what = "--weight-decay: adam has no weight decay",
-                     .found = "--optimizer adam",
+  constexpr std::string_view kWithoutDecay[] = {"adam", "amsgrad", "rmsprop", "adagrad", "yogi"};
+  const bool has_decay = std::find(std::begin(kWithoutDecay), std::end(kWithoutDecay), o.name) ==
+                         std::end(kWithoutDecay);
+  if (!has_decay && o.weight_decay >= 0) {
+    throw UserError({.what = "--weight-decay: " + o.name + " has no weight decay",
+                     .found = "--optimizer " + o.name,
                      .wanted = "an optimiser with weight decay",
                      .cure = "add --optimizer adamw"});
   }
@@ -100,6 +103,17 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
     const double decay = decay_or(flags, optim::LionOptions().weight_decay);
     return optim::lion({.learning_rate = rate, .weight_decay = decay, .mask = mask});
   }
+  if (flags.name == "lamb") {
+    return optim::lamb({.learning_rate = rate, .weight_decay = decay_or(flags, 0), .mask = mask});
+  }
+  if (flags.name == "adadelta") {
+    return optim::adadelta(
+        {.learning_rate = rate, .weight_decay = decay_or(flags, 0), .mask = mask});
+  }
+  if (flags.name == "amsgrad") return optim::amsgrad({.learning_rate = rate});
+  if (flags.name == "rmsprop") return optim::rmsprop({.learning_rate = rate});
+  if (flags.name == "adagrad") return optim::adagrad({.learning_rate = rate});
+  if (flags.name == "yogi") return optim::yogi({.learning_rate = rate});
   return flags.name == "muon" ? muon_of(flags, rate) : sgd_of(flags, rate);
 }
 
@@ -107,7 +121,8 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
 
 void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
   add_choice(command, flags.name, "--optimizer",
-             {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon"},
+             {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon", "lamb", "amsgrad",
+              "rmsprop", "adagrad", "adadelta", "yogi"},
              "how gradients update the parameters");
   add_choice(command, flags.schedule, "--lr-schedule",
              {"constant", "cosine", "linear", "exponential"},

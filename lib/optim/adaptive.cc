@@ -1,0 +1,221 @@
+// Transformations that scale each element by the sizes of its gradients so far, and LAMB's norms.
+#include "optim/parts.h"
+
+namespace tessera::optim {
+
+namespace detail {
+
+namespace {
+
+using Leaf = Optimizer::Leaf;
+using Slot = Optimizer::Slot;
+
+class Rms final : public Optimizer::Rule {
+ public:
+  explicit Rms(const RmspropOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override {
+    const Slot nu{.name = "nu", .initial = o_.initial_scale};
+    return o_.centered ? std::vector<Slot>{nu, {.name = "mu"}} : std::vector<Slot>{nu};
+  }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array& nu = leaf.slots[0];
+    nu = moving_average(nu, square(gradient), o_.decay);
+    Array spread = corrected(nu, leaf.count);
+    if (o_.centered) {
+      Array& mu = leaf.slots[1];
+      mu = moving_average(mu, gradient, o_.decay);
+      // Rounding must not make a variance of about 0 negative.
+      spread = maximum(spread - square(corrected(mu, leaf.count)), 0.0);
+    }
+    if (o_.epsilon_in_sqrt) return gradient * rsqrt(spread + o_.epsilon);
+    return gradient / (sqrt(spread) + o_.epsilon);
+  }
+  std::string key() const override {
+    return "rms " + text(o_.decay) + " " + text(o_.epsilon) + " " + text(o_.initial_scale) +
+           (o_.epsilon_in_sqrt ? " inside" : "") + (o_.centered ? " centered" : "") +
+           (o_.bias_correction ? " corrected" : "");
+  }
+
+ private:
+  Array corrected(const Array& average, const Array& count) const {
+    return o_.bias_correction ? average / bias_correction(o_.decay, count) : average;
+  }
+
+  RmspropOptions o_;
+};
+
+class Rss final : public Optimizer::Rule {
+ public:
+  explicit Rss(const AdagradOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override {
+    return {{.name = "sum_of_squares", .initial = o_.initial_accumulator_value}};
+  }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array& sum = leaf.slots[0];
+    sum = without_subnormal(sum + square(gradient));
+    return gradient * where(sum > 0.0, rsqrt(sum + o_.epsilon), 0.0);
+  }
+  std::string key() const override {
+    return "rss " + text(o_.initial_accumulator_value) + " " + text(o_.epsilon);
+  }
+
+ private:
+  AdagradOptions o_;
+};
+
+class Amsgrad final : public Optimizer::Rule {
+ public:
+  explicit Amsgrad(const AmsgradOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override {
+    return {{"mu"}, {"nu"}, {"nu_max"}};
+  }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1], &most = leaf.slots[2];
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = moving_average(nu, square(gradient), o_.b2);
+    most = maximum(most, nu / bias_correction(o_.b2, leaf.count));
+    return over_root(mu / bias_correction(o_.b1, leaf.count), most, o_.epsilon, o_.epsilon_root);
+  }
+  std::string key() const override {
+    return "amsgrad " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
+           text(o_.epsilon_root);
+  }
+
+ private:
+  AmsgradOptions o_;
+};
+
+class Adadelta final : public Optimizer::Rule {
+ public:
+  explicit Adadelta(const AdadeltaOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"e_g"}, {"e_x"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &gradients = leaf.slots[0], &updates = leaf.slots[1];
+    gradients = moving_average(gradients, square(gradient), o_.rho);
+    const Array update = gradient * (sqrt(updates + o_.epsilon) / sqrt(gradients + o_.epsilon));
+    updates = moving_average(updates, square(update), o_.rho);
+    return update;
+  }
+  std::string key() const override { return "adadelta " + text(o_.rho) + " " + text(o_.epsilon); }
+
+ private:
+  AdadeltaOptions o_;
+};
+
+class Novograd final : public Optimizer::Rule {
+ public:
+  explicit Novograd(const NovogradOptions& options) : o_(options) {}
+
+  /// nu is one number for the whole parameter.
+  std::vector<Slot> slots(const Param& parameter) const override {
+    Slot nu{.name = "nu"};
+    for (std::int64_t axis = 0; axis < parameter.rank(); ++axis) nu.dropped.push_back(axis);
+    return {{"mu"}, nu};
+  }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1];
+    const Array squares = sum(square(gradient));
+    nu = where(equal(leaf.count, 1.0), squares, moving_average(nu, squares, o_.b2));
+    Array direction = over_root(gradient, nu, o_.epsilon, o_.epsilon_root);
+    if (o_.weight_decay != 0.0) direction = direction + leaf.parameter * o_.weight_decay;
+    mu = without_subnormal(mu * o_.b1 + direction);
+    return mu;
+  }
+  std::string key() const override {
+    return "novograd " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
+           text(o_.epsilon_root) + " " + text(o_.weight_decay);
+  }
+
+ private:
+  NovogradOptions o_;
+};
+
+class Yogi final : public Optimizer::Rule {
+ public:
+  explicit Yogi(const YogiOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override {
+    constexpr double kInitial = 1e-6;
+    return {{.name = "mu", .initial = kInitial}, {.name = "nu", .initial = kInitial}};
+  }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1];
+    const Array squares = square(gradient);
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = without_subnormal(nu - sign(nu - squares) * squares * (1.0 - o_.b2));
+    return over_root(mu / bias_correction(o_.b1, leaf.count),
+                     nu / bias_correction(o_.b2, leaf.count), o_.epsilon, 0.0);
+  }
+  std::string key() const override {
+    return "yogi " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon);
+  }
+
+ private:
+  YogiOptions o_;
+};
+
+class TrustRatio final : public Optimizer::Rule {
+ public:
+  Array update(const Leaf& leaf, const Array& update) const override {
+    const Array of_parameter = norm(leaf.parameter);
+    const Array of_update = norm(update);
+    const Array has_ratio = of_parameter > 0.0 && of_update > 0.0;
+    return update * where(has_ratio, of_parameter / of_update, 1.0);
+  }
+  std::string key() const override { return "trust ratio"; }
+
+ private:
+  static Array norm(const Array& x) { return sqrt(sum(square(x))); }
+};
+
+}  // namespace
+
+}  // namespace detail
+
+Optimizer scale_by_trust_ratio() { return detail::make<detail::TrustRatio>(); }
+
+Optimizer rmsprop(const RmspropOptions& o) {
+  std::vector<Optimizer> parts = {detail::make<detail::Rms>(o),
+                                  scale_by_learning_rate(o.learning_rate)};
+  if (o.momentum != 0.0) parts.push_back(trace(o.momentum, o.nesterov));
+  return chain(parts);
+}
+
+Optimizer adagrad(const AdagradOptions& o) {
+  return chain({detail::make<detail::Rss>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer amsgrad(const AmsgradOptions& o) {
+  return chain({detail::make<detail::Amsgrad>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer adadelta(const AdadeltaOptions& o) {
+  std::vector<Optimizer> parts;
+  if (o.weight_decay != 0.0) parts.push_back(add_decayed_weights(o.weight_decay, o.mask));
+  parts.push_back(detail::make<detail::Adadelta>(o));
+  parts.push_back(scale_by_learning_rate(o.learning_rate));
+  return chain(parts);
+}
+
+Optimizer novograd(const NovogradOptions& o) {
+  return chain({detail::make<detail::Novograd>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer yogi(const YogiOptions& o) {
+  return chain({detail::make<detail::Yogi>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer lamb(const LambOptions& o) {
+  std::vector<Optimizer> parts = {scale_by_adam(
+      {.b1 = o.b1, .b2 = o.b2, .epsilon = o.epsilon, .epsilon_root = o.epsilon_root})};
+  if (o.weight_decay != 0.0) parts.push_back(add_decayed_weights(o.weight_decay, o.mask));
+  parts.push_back(scale_by_trust_ratio());
+  parts.push_back(scale_by_learning_rate(o.learning_rate));
+  return chain(parts);
+}
+
+}  // namespace tessera::optim
