@@ -12,9 +12,9 @@
 
 #include <optional>
 
-#include <tessera/control.h>
 #include <tessera/functions.h>
 #include <tessera/grad.h>
+#include <tessera/scanned.h>
 #include <tessera/shardings.h>
 
 namespace TESSERA_EXPORT tessera {
@@ -256,33 +256,5 @@ struct Sequential {
 template <typename... Layers>
 Sequential(Layers...) -> Sequential<LayerOf<Layers>...>;
 
-/// Identical layers applied one after the other. Dimension 0 of each parameter is the layer.
-template <typename Layer>
-struct Scanned {
-  Layer layers;
-  Array operator()(Operand x) const {
-    const CallScope call(x.where);
-    const auto apply = [](const Array& y, const Layer& layer) {
-      return std::pair(layer(y), std::tuple<>());
-    };
-    return tessera::scan(apply, x.array, layers).first;
-  }
-  TESSERA_MODULE(layers)
-};
-
-struct ScanOptions {
-  std::int64_t length;
-  std::optional<SpecEntry> axis_name = {};  // of the layer dimension, for annotated parameters
-  std::source_location where = std::source_location::current();
-};
-
-/// Makes the layers Layer(scope, args...) as Linen's nn.scan does.
-template <typename Layer, typename... Args>
-Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
-  const Scope stacked = scope.stacked(options.length, options.axis_name, options.where);
-  // Linen traces the layer twice, and the keys of the second time count.
-  eval_shape([&] { return Layer(stacked, args...); });
-  return Scanned<Layer>{Layer(stacked.traced_again(), args...)};
-}
 }  // namespace nn
 }  // namespace tessera

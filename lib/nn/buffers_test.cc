@@ -12,6 +12,8 @@
 #include <tessera/tessera.h>
 #include <tessera/transform.h>
 
+#include "nn/test_support.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -59,17 +61,6 @@ std::tuple<State, Array> train(const State& old, const Array& x) {
     return std::tuple(mean(square(y - 0.5)), model);
   })(old.params);
   return {old.apply_gradients(grads, net), loss};
-}
-
-template <typename T>
-void expect_same_bits(const T& found, const T& wanted, const char* what) {
-  const std::vector<std::string> paths = tree_paths(wanted);
-  const std::vector<Array> a = tree_leaves(found);
-  const std::vector<Array> b = tree_leaves(wanted);
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    EXPECT_TRUE(array_equal(a[i], b[i])) << what << ": " << paths[i];
-  }
 }
 
 State after_steps(State state, int steps, const Shardings& of_batch = {}) {

@@ -4,18 +4,14 @@
 
 #include <tessera/nn.h>
 
+#include "nn/test_support.h"
+
 namespace tessera::nn {
 namespace {
 
 Array ramp(Shape shape) {
   const std::int64_t size = num_elements(shape);
   return reshape(astype(arange(size), DType::f32) / static_cast<double>(size) - 0.4, shape);
-}
-
-/// Layer number i of a scan.
-template <typename Layer>
-Layer layer_of(const Scanned<Layer>& scanned, std::int64_t i) {
-  return tree_map([i](const Array& x) { return x[i]; }, scanned.layers);
 }
 
 TEST(Scan, AppliesItsLayersInOrder) {

@@ -223,4 +223,17 @@ Buffer Scope::buffer(std::string name, Array value, std::source_location where) 
   return Buffer(param(std::move(name), std::move(value), where));
 }
 
+namespace detail {
+
+std::int64_t num_layers(const std::vector<Array>& leaves, const std::source_location& where) {
+  if (!leaves.empty()) return leaves[0].dim(0);
+  throw UserError({.what = "nn::scan: the layers have no arrays",
+                   .where = where,
+                   .found = "a layer without parameters and buffers",
+                   .wanted = "arrays whose first dimension is the number of layers",
+                   .cure = "apply the layer in a for loop: x = layer(x)"});
+}
+
+}  // namespace detail
+
 }  // namespace tessera::nn

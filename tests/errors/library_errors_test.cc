@@ -80,6 +80,17 @@ TEST(LayerErrors, ScanOfNoLayers) {
             "  cure:   pass .length = the number of layers, in the outermost nn::scan");
 }
 
+TEST(LayerErrors, ScanOfLayersWithoutArrays) {
+  const auto layers = nn::scan<nn::Dropout>(nn::Scope(Key(0)), {.length = 2}, 0.5);
+  const Caught error = caught([&] { layers(ones({3}), nn::Mode::train(Key(1))); });
+  EXPECT_EQ(error.text,
+            "nn::scan: the layers have no arrays\n"
+            "  where:  <this line>\n"
+            "  found:  a layer without parameters and buffers\n"
+            "  wanted: arrays whose first dimension is the number of layers\n"
+            "  cure:   apply the layer in a for loop: x = layer(x)");
+}
+
 TEST(LayerErrors, DropoutOfEverything) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::Dropout(scope, 1.0); });
