@@ -30,6 +30,22 @@ bool is_trained(const Walk::Leaf& leaf) {
   return leaf.info() == nullptr || leaf.info()->is_trained;
 }
 
+/// Per leaf: whether it is trained.
+std::vector<bool> trained_leaves(const Walk& wrt) {
+  std::vector<bool> trained;
+  for (const Walk::Leaf& leaf : wrt.leaves()) trained.push_back(is_trained(leaf));
+  return trained;
+}
+
+/// The tangents of the trained leaves.
+std::vector<Array> tangents_of(const std::vector<bool>& trained, const Walk& tangents) {
+  std::vector<Array> arrays;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    if (trained[i]) arrays.push_back(*tangents.leaves()[i].array);
+  }
+  return arrays;
+}
+
 void check_wrt(Walk& wrt, const char* what, const Span& where) {
   const std::vector<std::string>& paths = wrt.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -157,9 +173,8 @@ Derivative push_forward_traced(const Walk& wrt, const Walk& tangents, Body& body
                                const Span& where) {
   Traced traced = trace_body(wrt, body, false, where);
   const std::size_t num_values = traced.function.outputs.size();
-  for (std::size_t i = 0; i < wrt.leaves().size(); ++i) {
-    if (!is_trained(wrt.leaves()[i])) continue;
-    traced.arguments.push_back(lift(*traced.parent, *tangents.leaves()[i].array, where));
+  for (const Array& tangent : tangents_of(trained_leaves(wrt), tangents)) {
+    traced.arguments.push_back(lift(*traced.parent, tangent, where));
   }
   Derivative derivative{
       .result = traced.result,
@@ -258,7 +273,7 @@ Derivative linearize_body(Body& body, const std::source_location& where) {
   check_wrt(wrt, "linearize", span);
   auto map = std::make_shared<LinearMap>();
   map->types = types_of(wrt);
-  for (const Walk::Leaf& leaf : wrt.leaves()) map->is_read.push_back(is_trained(leaf));
+  map->is_read = trained_leaves(wrt);
   Derivative derivative =
       run_or_trace(arrays_of(wrt), span, [&] { return linearize_traced(wrt, body, *map, span); });
   map->residuals = std::move(derivative.derivatives);
@@ -271,9 +286,7 @@ std::vector<Array> push_forward(const LinearMap& map, const Walk& tangents,
   const Span span(where);
   check_types(map.types, tangents, "linearize", "tangent", "argument", span);
   std::vector<Array> arrays = map.residuals;
-  for (std::size_t i = 0; i < map.is_read.size(); ++i) {
-    if (map.is_read[i]) arrays.push_back(*tangents.leaves()[i].array);
-  }
+  for (const Array& tangent : tangents_of(map.is_read, tangents)) arrays.push_back(tangent);
   const auto run = [&] {
     const std::shared_ptr<trace::Trace> parent = trace::innermost();
     std::vector<ir::ValueId> arguments;
