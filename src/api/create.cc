@@ -54,7 +54,7 @@ Scalar::Scalar(const Operand& value)
           if (value.kind == Operand::Kind::real) return element(static_cast<float>(value.real));
           if (value.kind == Operand::Kind::boolean) return element(value.integer != 0);
           const auto integer = static_cast<std::int32_t>(value.integer);
-          if (value.is_number() && integer == value.integer) return element(integer);
+          if (value.is_number() && integer == value.real) return element(integer);
         }
         const Array number = detail::as_array("Scalar", value);
         if (number.rank() == 0) return number;

@@ -24,9 +24,15 @@ void fail(std::string_view op, const std::string& what, const std::string& found
 
 namespace {
 
+/// Unsigned numbers from 2^63 on are negative as an i64, but not as a double.
+bool is_above_i64(const Operand& number) {
+  return number.kind == Operand::Kind::integer && number.integer < 0 && number.real > 0;
+}
+
 std::string number_text(const Operand& number) {
-  return number.kind == Operand::Kind::real ? fmt::format("{}", number.real)
-                                            : fmt::format("{}", number.integer);
+  if (number.kind == Operand::Kind::real) return fmt::format("{}", number.real);
+  return is_above_i64(number) ? fmt::format("{}", static_cast<std::uint64_t>(number.integer))
+                              : fmt::format("{}", number.integer);
 }
 
 /// The dtype of a number that is not combined with arrays.
@@ -81,7 +87,7 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
   }
   const auto [low, high] = range_of(dtype);
   const std::int64_t value = has_fraction ? static_cast<std::int64_t>(number.real) : number.integer;
-  if (value < low || value > high) {
+  if (value < low || value > high || is_above_i64(number)) {
     const bool is_wide = size_bytes(dtype) == 8;
     fail(op, "a number is out of range for the dtype of the array", found,
          fmt::format("a number from {} to {}", low, high),
@@ -89,9 +95,7 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
   }
 }
 
-double number_value(const Operand& number) {
-  return number.kind == Operand::Kind::real ? number.real : static_cast<double>(number.integer);
-}
+double number_value(const Operand& number) { return number.real; }
 
 DType common_dtype(std::string_view op, std::span<const Operand> operands) {
   const Operand* first = nullptr;

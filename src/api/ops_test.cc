@@ -74,6 +74,13 @@ TEST(Ops, Broadcast) {
   EXPECT_EQ(maximum(1.5, 2).item<float>(), 2.0F);
 }
 
+/// Numbers from 2^63 on would be negative if they were signed.
+TEST(Ops, TakesUnsignedNumbers) {
+  const Array x = array({0.5F});
+  EXPECT_EQ((x * 18446744073709551615U).item<float>(), 0x1p63F);
+  EXPECT_EQ((x + (std::uint64_t{1} << 63)).item<float>(), 0x1p63F);
+}
+
 TEST(Ops, Shapes) {
   const Array x = reshape(arange(6), {2, -1});
   EXPECT_EQ(x.shape(), (Shape{2, 3}));

@@ -256,6 +256,18 @@ TEST(NumberErrors, TooLargeForAnInteger) {
             "  cure:   use a number in this range");
 }
 
+/// As a signed number, this one is -1.
+TEST(NumberErrors, TooLargeForASignedNumber) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { ids * 18446744073709551615U; });
+  EXPECT_EQ(error.text,
+            "mul: a number is out of range for the dtype of the array\n"
+            "  where:  <this line>\n"
+            "  found:  18446744073709551615 and an array of i32\n"
+            "  wanted: a number from -2147483648 to 2147483647\n"
+            "  cure:   use a number in this range");
+}
+
 TEST(NumberErrors, TooLargeForADouble) {
   const Array ids = array<std::int64_t>({1, 2});
   const Caught error = caught([&] { ids*(std::int64_t{1} << 60); });
