@@ -114,9 +114,10 @@ void add_import(Command& app) {
       app.add_subcommand("import", "convert the weights of another program to a safetensors file");
   auto flags = std::make_shared<ImportFlags>();
   command
-      ->add_option(
-          "file", flags->source,
-          "a file of np.savez (.npz), torch.save (.pt or .bin), Flax (MessagePack) or safetensors")
+      ->add_option("file", flags->source,
+                   "a file of np.savez (.npz), torch.save (.pt or .bin), Flax (MessagePack) or "
+                   "safetensors, or a "
+                   "checkpoint of Orbax")
       ->required();
   add_path(*command, flags->target, "--to", "the file to write; without it, nothing is written",
            "model.safetensors");
