@@ -81,8 +81,8 @@ std::vector<FileTensor> list_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
 /// Reads the files of other programs: np.savez, torch.save, Flax's MessagePack, checkpoints of
-/// Orbax, or whatever read_safetensors reads. The content decides the format. Nested keys are joined; it is an error
-/// if two arrays get the same name. No code in a file is run.
+/// Orbax, or whatever read_safetensors reads. The content decides the format. Nested keys are
+/// joined; it is an error if two arrays get the same name. No code in a file is run.
 std::vector<NamedArray> import_arrays(const std::string& path, const ReadOptions& options = {},
                                       std::source_location where = std::source_location::current());
 

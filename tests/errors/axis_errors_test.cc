@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/functions.h>
+#include <tessera/transform.h>
 
 #include "tests/errors/caught.h"
 
@@ -53,6 +54,17 @@ TEST(AxisErrors, SumAxis) {
             "  found:  f32[2,3] (parameter tok_emb/embedding)\n"
             "  wanted: an axis from -2 to 1\n"
             "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, MappedAxisTwice) {
+  const auto total = vmap([](Array x) { return psum(x, {"i", "i"}); }, {.axis_name = "i"});
+  const Caught error = caught([&] { total(ones({4})); });
+  EXPECT_EQ(error.text,
+            "psum: an axis is named twice\n"
+            "  where:  <this line>\n"
+            "  found:  axis 'i'\n"
+            "  wanted: different axes\n"
+            "  cure:   name each axis once");
 }
 
 TEST(AxisErrors, SumAxisTwice) {

@@ -41,6 +41,12 @@ std::vector<NamedAxis> mapped(std::string_view op, const CollectiveAxes& axes) {
                                  : "one of the mapped axes: " + known,
                    "call it in the function that shard_map or vmap maps over the axis");
     }
+    const bool is_repeated =
+        std::ranges::any_of(found, [&](const NamedAxis& axis) { return axis.name == name; });
+    if (is_repeated) {
+      detail::fail(op, "an axis is named twice", "axis '" + name + "'", "different axes",
+                   "name each axis once");
+    }
     found.push_back({.name = name, .size = size});
   }
   return found;
