@@ -14,7 +14,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/read_tile.h"
 #include "checkpoint/safetensors.h"
-#include "data/pickle.h"
+#include "foreign/unpickle.h"
 
 namespace tessera::checkpoint {
 namespace {
@@ -204,9 +204,9 @@ TEST_F(Linear, Pickles) {
     }
     bytes += "t.";
     return [=] {
-      const data::Pickle pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()},
-                                "x");
-      EXPECT_EQ(pickle.root().items.size(), static_cast<std::size_t>(count));
+      const foreign::Pickle pickle =
+          foreign::read_pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+      EXPECT_EQ(pickle.result->items.size(), static_cast<std::size_t>(count));
     };
   });
 }
