@@ -39,7 +39,9 @@ class NodeGraph {
   /// Merges b into a, unless one is a view of the other or a path through a third node would become
   /// a cycle.
   bool merge(std::size_t a, std::size_t b) {
-    const auto [first, last] = std::minmax(position_[a], position_[b]);
+    // Copies: the positions change below.
+    const std::size_t first = std::min(position_[a], position_[b]);
+    const std::size_t last = std::max(position_[a], position_[b]);
     const std::size_t low = order_[first];
     const std::size_t high = order_[last];
     if (last - first > kWindow || is_viewed(low, high)) return false;
