@@ -183,6 +183,36 @@ TEST(Pipeline, HalvesThatAreFusedAndWholeBackwardTasks) {
   expect_gradients_of_the_loop(schedule, 1, numbers({4, kWidth, kWidth}));
 }
 
+// The loop reads and adds to one row of the sum of such gradients, at a position that the forward
+// pass has computed.
+TEST(Pipeline, GradientsOfOneRowAtAComputedPosition) {
+  const auto with = [](const Schedule& schedule) {
+    return [schedule](Array table, Array weights, Array ids) {
+      const auto loss = [](Array id) {
+        return [id](Array t, Array w) {
+          const Array x = mark_stage_end(dynamic_slice(t, {id[0], 0}, {1, kWidth}));
+          return sum(mark_stage_end(tanh(dot(x, w) + take(t, id[1]))));
+        };
+      };
+      const auto gradients = [&](Array id) {
+        return value_and_grad<0, 1>(loss(id))(table, weights);
+      };
+      return treduce(gradients, ids, schedule);
+    };
+  };
+  const Array table = numbers({8, kWidth}, 1);
+  const Array weights = numbers({kWidth, kWidth}, 2);
+  const Array ids = reshape(array({3, 1, 3, 6, 1, 3, 0, 7}), {4, 2});
+  const auto wanted = tree_leaves(jit(with(Sequential{1}))(table, weights, ids));
+  for (const Schedule& schedule :
+       {Schedule(Sequential{2, 1}), Schedule(GPipe{2}), Schedule(ZeroBubble{2})}) {
+    const std::int64_t ranks = schedule.mpmd_dim();
+    const auto found =
+        tree_leaves(mpmd_jit_with_loop(with(schedule), groups(ranks))(table, weights, ids));
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
+  }
+}
+
 TEST(Pipeline, OperationsOtherThanAdd) {
   const Array w = numbers({3}, 1);
   const Array xs = numbers({4, 3}, 2);

@@ -198,6 +198,7 @@ class Cutter {
       if (!is_open(i)) continue;
       cluster_[i] = latest(equation(i).operands);
     }
+    move_to_sums();
     std::vector<int> earliest(stages_.body.values.size(), num_clusters() - 1);
     for (std::size_t i = cluster_.size(); i-- > 0;) {
       int first = num_clusters() - 1;
@@ -205,6 +206,24 @@ class Cutter {
       if (is_open(i)) cluster_[i] = first;
       const int reader = stages_.homes[i].kind == Home::Kind::item ? cluster_[i] : first;
       for (ValueId id : equation(i).operands) earliest[id] = std::min(earliest[id], reader);
+    }
+  }
+
+  /// Equations that depend on the old value of a sum run in the cluster that computes the new one.
+  /// In an earlier cluster, they might read the sum before the previous microbatch has been added.
+  void move_to_sums() {
+    const Function& body = stages_.body;
+    std::vector<std::size_t> sum(body.values.size(), Stages::kNone);  // that a value depends on
+    for (std::size_t k = 0; k < stages_.parts.num_carry; ++k) {
+      sum[body.inputs[stages_.parts.num_consts + k]] = k;
+    }
+    for (std::size_t i = 0; i < cluster_.size(); ++i) {
+      for (ValueId id : equation(i).operands) {
+        if (sum[id] == Stages::kNone) continue;
+        for (ValueId result : equation(i).results) sum[result] = sum[id];
+        if (stages_.homes[i].kind != Home::Kind::item) continue;
+        cluster_[i] = cluster_[stages_.definition[body.outputs[sum[id]]]];
+      }
     }
   }
 
