@@ -87,6 +87,63 @@ TEST(PipelineErrors, ResultThatDoesNotPassThroughAStage) {
             "  cure:   use what mark_stage_end returns, and return a loss that depends on it");
 }
 
+Array loss_of_two_stages(const Array& w, const Array& x) {
+  return sum(mark_stage_end(dot(mark_stage_end(tanh(dot(x, w))), w)));
+}
+
+TEST(PipelineErrors, DerivativeOfTheLoop) {
+  const auto step = [](Array w, std::source_location where) {
+    const auto loss = [&](Array v) {
+      return treduce([&](Array x) { return loss_of_two_stages(v, x); }, ones({4, 2, 3}), GPipe{2},
+                     Add{}, where);
+    };
+    return grad(loss)(w);
+  };
+  const auto run = [&](std::source_location where = std::source_location::current()) {
+    mpmd_jit_with_loop([&](Array w) { return step(w, where); }, groups(2))(ones({3, 3}));
+  };
+  const Caught error = caught([&] { run(); });
+  EXPECT_EQ(error.text,
+            "treduce: the derivative is taken outside of the loop over microbatches\n"
+            "  where:  <this line>\n"
+            "  found:  grad or value_and_grad of a function that calls treduce\n"
+            "  wanted: the derivative of one microbatch, so that the pipeline has its backward "
+            "pass\n"
+            "  cure:   call value_and_grad inside the function given to treduce, and return its "
+            "results");
+}
+
+TEST(PipelineErrors, DerivativeOfADerivative) {
+  std::string line;
+  for (const bool has_loss : {false, true}) {
+    const Caught error = caught([&] {
+      pipe([&](Array x) {
+        const auto loss = [&](Array w) {
+          line = line_of(1);
+          const Array y = mark_stage_end(tanh(dot(x, w)));
+          return sum(mark_stage_end(tanh(dot(y, w))));
+        };
+        const auto steepness = [&](Array w) {
+          const auto [value, gradient] = value_and_grad(loss)(w);
+          return sum(square(gradient)) + (has_loss ? value : zeros({}));
+        };
+        return value_and_grad(steepness)(ones({3, 3}));
+      });
+    });
+    EXPECT_EQ(
+        error.text,
+        "mark_stage_end: a forward pass depends on a backward pass\n"
+        "  where:  " +
+            line +
+            "\n"
+            "  found:  a stage whose result is computed from a gradient, as in the derivative "
+            "of a derivative\n"
+            "  wanted: stages that are differentiated once in the function given to treduce\n"
+            "  cure:   compile the function with jit instead of mpmd_jit_with_loop, or "
+            "differentiate only once");
+  }
+}
+
 TEST(PipelineErrors, NoLoop) {
   const auto step = [](Array x) { return x * 2; };
   const Caught error = caught([&] { mpmd_jit_with_loop(step, groups(2))(ones({4})); });

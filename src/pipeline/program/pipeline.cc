@@ -45,6 +45,23 @@ std::size_t find_loop(const Function& step, const PipelineOptions& options) {
        .cure = "put the work of a microbatch into treduce, and return its result"});
 }
 
+/// Whether the equation, or a function that is nested in it, is the mark of a backward pass.
+bool has_backward_mark(const Equation& equation) {
+  if (equation.op == &ops::stage_end_op) return equation.attributes.get<bool>("backward");
+  const std::vector<const Function*> bodies = ir::bodies_of(equation);
+  return std::any_of(bodies.begin(), bodies.end(), [](const Function* body) {
+    return std::any_of(body->equations.begin(), body->equations.end(), has_backward_mark);
+  });
+}
+
+/// Whether the step has the derivative of its loop: another loop, through the marks backwards.
+bool differentiates(const Function& step, std::size_t loop) {
+  for (std::size_t i = 0; i < step.equations.size(); ++i) {
+    if (i != loop && has_backward_mark(step.equations[i])) return true;
+  }
+  return false;
+}
+
 std::vector<bool> split_stages(const PipelineOptions& options) {
   std::vector<bool> is_split(static_cast<std::size_t>(options.num_stages), false);
   for (const RankTasks& rank : options.tasks) {
@@ -85,7 +102,10 @@ class Pipeliner {
 
  private:
   Stages cut(const Function& step) {
-    Stages stages = cut_stages(step.equations[loop_], options_.num_stages, options_.where);
+    Stages stages =
+        cut_stages(step.equations[loop_], {.num_stages = options_.num_stages,
+                                           .is_differentiated = differentiates(step, loop_),
+                                           .where = options_.where});
     costs_ = estimated_costs(stages);
     split_backward(stages, split_stages(options_));
     find_users(stages);

@@ -44,10 +44,10 @@ Function with_own_outputs(Function body) {
 
 class Cutter {
  public:
-  Cutter(const Equation& scan, std::int64_t num_stages, const Span& where) : where_(where) {
+  Cutter(const Equation& scan, const StagesOptions& options) : options_(options) {
     stages_.body = with_own_outputs(scan.attributes.body("body"));
     stages_.parts = ops::scan_parts(scan);
-    stages_.num_stages = num_stages;
+    stages_.num_stages = options.num_stages;
     const Function& body = stages_.body;
     stages_.homes.resize(body.equations.size());
     stages_.definition.assign(body.values.size(), Stages::kNone);
@@ -118,7 +118,30 @@ class Cutter {
     }
   }
 
+  /// A step has one forward pass through all stages, and then one backward pass.
+  void check_order() const {
+    const Function& body = stages_.body;
+    std::vector<bool> is_after_backward(body.values.size(), false);
+    for (const Equation& e : body.equations) {
+      bool is_after = std::any_of(e.operands.begin(), e.operands.end(),
+                                  [&](ValueId id) { return is_after_backward[id]; });
+      if (e.op == &ops::stage_end_op && !is_backward(e) && is_after) {
+        throw UserError({.what = "mark_stage_end: a forward pass depends on a backward pass",
+                         .where = e.span,
+                         .found = "a stage whose result is computed from a gradient, as in the "
+                                  "derivative of a derivative",
+                         .wanted = "stages that are differentiated once in the function given to "
+                                   "treduce",
+                         .cure = "compile the function with jit instead of mpmd_jit_with_loop, or "
+                                 "differentiate only once"});
+      }
+      is_after = is_after || (e.op == &ops::stage_end_op && is_backward(e));
+      for (ValueId id : e.results) is_after_backward[id] = is_after;
+    }
+  }
+
   void check_marks() {
+    check_order();
     std::vector<bool> is_there(static_cast<std::size_t>(stages_.num_stages), false);
     for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
       if (stages_.homes[i].kind != Home::Kind::boundary) continue;
@@ -128,8 +151,17 @@ class Cutter {
     }
     const auto missing = std::find(is_there.begin(), is_there.end(), false);
     if (missing == is_there.end()) return;
+    if (options_.is_differentiated) {
+      throw UserError(
+          {.what = "treduce: the derivative is taken outside of the loop over microbatches",
+           .where = options_.where,
+           .found = "grad or value_and_grad of a function that calls treduce",
+           .wanted = "the derivative of one microbatch, so that the pipeline has its backward pass",
+           .cure = "call value_and_grad inside the function given to treduce, and return its "
+                   "results"});
+    }
     throw UserError({.what = "treduce: the results do not depend on every stage",
-                     .where = where_,
+                     .where = options_.where,
                      .found = fmt::format("the result of mark_stage_end for stage {} is not used",
                                           missing - is_there.begin()),
                      .wanted = "results that are computed through all stages",
@@ -231,7 +263,7 @@ class Cutter {
     return stages_.homes[i].kind == Home::Kind::item && cluster_[i] == kNoCluster;
   }
 
-  Span where_;
+  StagesOptions options_;
   Stages stages_;
   std::vector<int> cluster_;  // per equation
 };
@@ -256,8 +288,8 @@ const Home* Stages::home_of(ValueId id) const {
   return definition[id] == kNone ? nullptr : &homes[definition[id]];
 }
 
-Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where) {
-  return Cutter(scan, num_stages, where).cut();
+Stages cut_stages(const Equation& scan, const StagesOptions& options) {
+  return Cutter(scan, options).cut();
 }
 
 }  // namespace tessera::pipeline

@@ -71,7 +71,14 @@ void find_users(Stages& stages);
 /// bytes that a device holds from a forward task on.
 ScheduleCosts estimated_costs(Stages stages);
 
-/// `scan` is the loop over microbatches. Throws UserError if a stage has no mark.
-Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where);
+struct StagesOptions {
+  std::int64_t num_stages;
+  bool is_differentiated = false;  // the program also has the derivative of the loop
+  Span where = {};                 // of the loop, for errors
+};
+
+/// `scan` is the loop over microbatches. Throws UserError if a stage has no mark, or if a mark of a
+/// forward pass depends on one of a backward pass.
+Stages cut_stages(const Equation& scan, const StagesOptions& options);
 
 }  // namespace tessera::pipeline
