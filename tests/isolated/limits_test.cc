@@ -78,5 +78,13 @@ TEST_F(IsolatedErrors, ManyProcessesTakeFewSocketsAtOnce) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(IsolatedErrors, ExceptionsOfAnyType) {
+  const int code = run({.num_processes = 2, .timeout_s = 20}, [] { throw 42; });
+  EXPECT_EQ(code, 2);  // the exit code of ReportingProgram for faults
+  for (const char* rank : {"0", "1"})
+    EXPECT_EQ(report(rank), "an exception that is not a std::exception");
+  EXPECT_EQ(report("parent"), "") << "a signal has ended a process";
+}
+
 }  // namespace
 }  // namespace tessera::testing

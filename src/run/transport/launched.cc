@@ -33,7 +33,7 @@ int count_sharing_cores(const MpiLink& link) {
 
 [[noreturn]] void end(const LaunchOptions& options, const std::exception_ptr& error,
                       bool is_reporter) {
-  const int code = options.on_error(error, is_reporter);
+  const int code = report_error(options.on_error, error, is_reporter);
   std::fflush(nullptr);
   _exit(code);
 }
@@ -147,8 +147,8 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
     try {
       body();
       return 0;
-    } catch (const std::exception&) {
-      return options.on_error(std::current_exception(), true);
+    } catch (...) {
+      return report_error(options.on_error, std::current_exception(), true);
     }
   }
   // Shorter than the time after which the others report, without naming a process, that
@@ -161,7 +161,7 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
   try {
     mpi = &load_mpi(*launch, options.where);
     in_time(options, *launch, "MPI_Init", [&] { made = make_mpi_link(*mpi); });
-  } catch (const std::exception&) {
+  } catch (...) {
     end_alone(options, *launch, std::current_exception());
   }
   MpiLink& link = *made;
@@ -180,10 +180,11 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
     body();
     meet();
     all.leave();
-  } catch (const std::exception& error) {
-    all.give_up(error.what());
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    all.give_up(text_of_error(error));
     const bool is_reporter = all.is_reporter();
-    end_all(*mpi, options, options.on_error(std::current_exception(), is_reporter), is_reporter);
+    end_all(*mpi, options, report_error(options.on_error, error, is_reporter), is_reporter);
   }
   std::fflush(nullptr);
   end_watch.begin();

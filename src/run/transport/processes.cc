@@ -124,7 +124,8 @@ class Sockets {
   std::vector<int> readers_, writers_;  // the ends of the mailboxes, by rank
 };
 
-/// Runs in each new process; returns its exit code.
+/// Runs in each new process; returns its exit code. Throws nothing: the code that called
+/// run_processes() must go on in the parent only.
 int run_body(const ProcessOptions& options, const std::function<void()>& body,
              LinkTransport& mine) {
   const CurrentWorld scope(
@@ -138,9 +139,10 @@ int run_body(const ProcessOptions& options, const std::function<void()>& body,
     meet();
     mine.leave();
     return 0;
-  } catch (const std::exception& error) {
-    mine.give_up(error.what());
-    return options.on_error(std::current_exception(), mine.is_reporter());
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    mine.give_up(text_of_error(error));
+    return report_error(options.on_error, error, mine.is_reporter());
   }
 }
 
@@ -245,6 +247,29 @@ Transport* transport() { return world().transport; }
 int num_sharing_cores() { return sharing_cores; }
 
 void set_num_sharing_cores(int count) { sharing_cores = count; }
+
+std::string text_of_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+int report_error(const OnError& on_error, const std::exception_ptr& error, bool is_reporter) {
+  try {
+    return on_error(error, is_reporter);
+  } catch (...) {
+    const RuntimeFault thrown(text_of_error(std::current_exception()));
+    try {
+      return on_error(std::make_exception_ptr(thrown), is_reporter);
+    } catch (...) {
+      return 2;
+    }
+  }
+}
 
 void meet() {
   static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};

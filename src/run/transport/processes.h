@@ -22,6 +22,13 @@ int num_sharing_cores();
 /// process reports its cause.
 using OnError = std::function<int(const std::exception_ptr& error, bool is_reporter)>;
 
+/// The text of an exception, for the other processes.
+std::string text_of_error(const std::exception_ptr& error);
+
+/// Calls `on_error` and returns the exit code. If that throws, maybe because it can only report a
+/// std::exception, calls it once more with a RuntimeFault that has the text of what was thrown.
+int report_error(const OnError& on_error, const std::exception_ptr& error, bool is_reporter);
+
 struct ProcessOptions {
   int count = 1;
   int num_groups = 1;  // groups of consecutive ranks; divides `count`
