@@ -86,5 +86,31 @@ TEST_F(IsolatedErrors, ExceptionsOfAnyType) {
   EXPECT_EQ(report("parent"), "") << "a signal has ended a process";
 }
 
+// Either process may be the first to notice it.
+TEST_F(IsolatedErrors, ProcessesThatMakeDifferentCalls) {
+  const int code = run({.num_processes = 2, .timeout_s = 20}, [] {
+    const use_mesh scope(make_mesh({{"data", 2}}));
+    const Array x = device_put(ones({8}), P{"data"});
+    const auto f = jit([](Array y) { return y - mean(y); });
+    if (process_index() == 1) {
+      f(x);
+      f(x);
+    } else {
+      for (int i = 0; i < 3; ++i) f(x).to_vector<float>();
+    }
+  });
+  EXPECT_EQ(code, 2);
+  const std::regex at_second(
+      "rank 1 has diverged: it and rank 0 made different calls: it is in [^;]+ [0-9]+ \\(.*\\); "
+      "rank 0 is in [^;]+ [0-9]+ \\(.*\\)");
+  const std::regex at_first("rank 1 has diverged: it .*; rank 0 noticed it in .*");
+  for (const char* rank : {"0", "1"}) {
+    const std::string text = report(rank);
+    EXPECT_TRUE(std::regex_match(text, at_second) || std::regex_match(text, at_first) ||
+                text.find("rank 1 was told by rank 0") != std::string::npos)
+        << text;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -318,8 +318,24 @@ void LinkTransport::fail(Finding finding) {
   throw_verdict();
 }
 
+/// Two processes made different calls, and the one that noticed it has diverged.
+std::string LinkTransport::text_of_two_calls() const {
+  const auto where_of = [&](int rank) { return findings_[static_cast<std::size_t>(rank)]->where; };
+  const int teller = verdict_->teller;
+  const int sender = verdict_->sender;
+  return fmt::format("{} has diverged: it and {} made different calls: it is in {}; {} is in {}",
+                     name(teller), name(sender), where_of(teller), name(sender), where_of(sender));
+}
+
 void LinkTransport::throw_verdict() const {
   const Finding& finding = verdict_->finding;
+  if (verdict_->sender >= 0) {
+    std::string text = text_of_two_calls();
+    if (rank_ != verdict_->teller && rank_ != verdict_->sender)
+      text +=
+          fmt::format("; {} was told by {} in {}", name(rank_), name(verdict_->teller), where());
+    throw RuntimeFault(text);
+  }
   std::string text = finding.text;
   if (finding.reason == Reason::failed) text = "has failed: " + text;
   const auto& culprit = findings_[static_cast<std::size_t>(finding.culprit)];

@@ -75,6 +75,7 @@ class LinkTransport final : public Transport {
   void gather();
   void settle(Finding finding);
   [[noreturn]] void fail(Finding finding);
+  std::string text_of_two_calls() const;
   [[noreturn]] void throw_verdict() const;
   void beat_in_background();
 

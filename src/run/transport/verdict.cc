@@ -65,6 +65,7 @@ Verdict verdict_of(const std::vector<std::optional<Finding>>& findings, int own)
   if (reason == Reason::diverged &&
       is_teller_guilty(findings, static_cast<std::size_t>(verdict.teller), culprit)) {
     verdict.finding.culprit = verdict.teller;
+    verdict.sender = culprit;
     return verdict;
   }
   if (reason == Reason::failed && mine->reason == Reason::failed) {

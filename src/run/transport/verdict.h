@@ -14,6 +14,8 @@ struct Verdict {
   Finding finding;
   int teller = 0;            // a rank with this finding
   bool is_reporter = false;  // this process reports it
+  /// If the teller has diverged itself: the rank whose message it did not expect, otherwise -1.
+  int sender = -1;
 };
 
 /// Processes that know the same findings come to the same verdict. `findings` has an entry per

@@ -65,8 +65,10 @@ TEST(Verdict, TheCollectiveOfMostDecidesWhoHasDiverged) {
   all[1]->where = "gather 9";
   EXPECT_EQ(all_of(all).culprit, 1) << "rank 1 was the first to notice it";
   EXPECT_EQ(all_of(all).reporters, std::vector{1});
+  EXPECT_EQ(verdict_of(all, 0).sender, 2) << "its message was the first that rank 1 did not expect";
   std::swap(all[1]->where, all[2]->where);
   EXPECT_EQ(all_of(all).culprit, 2);
+  EXPECT_EQ(verdict_of(all, 0).sender, -1);
 }
 
 TEST(Verdict, TheSameExceptionIsReportedOnce) {
