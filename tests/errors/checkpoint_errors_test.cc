@@ -392,19 +392,33 @@ TEST(CheckpointErrors, ImportOfAnArrayWithoutAName) {
                 "  cure:   name the array: numpy.savez(\"x.npz\", name=numpy.load(\"x.npy\"))");
 }
 
-TEST(CheckpointErrors, ImportOfAFolderOfOrbax) {
+TEST(CheckpointErrors, ImportOfAStepOfOrbaxWithoutATree) {
+  const std::string folder = saved();
+  std::ofstream(folder + "/_CHECKPOINT_METADATA") << "{}";
+  const Caught error = caught([&] { checkpoint::import_arrays(folder); });
+  EXPECT_EQ(error.text,
+            "import_arrays: the checkpoint of Orbax does not have exactly one tree\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                folder +
+                ", which has no file _METADATA\n"
+                "  wanted: the folder of a saved tree, or a folder with one such folder in it\n"
+                "  cure:   name the folder of the item, such as STEP/default or STEP/params");
+}
+
+TEST(CheckpointErrors, ImportOfADamagedCheckpointOfOrbax) {
   const std::string folder = saved();
   std::ofstream(folder + "/_METADATA") << "{}";
   const Caught error = caught([&] { checkpoint::import_arrays(folder); });
   EXPECT_EQ(error.text,
-            "import_arrays: checkpoints of Orbax can be written, but not read\n"
+            "import_arrays: the file cannot be read\n"
             "  where:  <this line>\n"
             "  found:  " +
                 folder +
-                ", which has _METADATA\n"
-                "  wanted: safetensors, .npz, weights saved by torch.save, or MessagePack of Flax\n"
-                "  cure:   restore it in Python with Orbax, and save the arrays with "
-                "flax.serialization.to_bytes or numpy.savez");
+                ": tree_metadata is missing\n"
+                "  wanted: safetensors, .npz, weights saved by torch.save, MessagePack of Flax, or a "
+                "checkpoint of Orbax\n"
+                "  cure:   save the arrays in one of these formats, for example as a state_dict");
 }
 
 }  // namespace

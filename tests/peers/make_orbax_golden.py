@@ -51,7 +51,8 @@ def write_deep():
     store = {"driver": "ocdbt", "base": f"file://{folder}/",
              "config": {"max_decoded_node_bytes": 250, "max_inline_value_bytes": 20}}
     array = tensorstore.open(
-        {"driver": "zarr", "kvstore": {**store, "path": "some.values/"}},
+        {"driver": "zarr", "kvstore": {**store, "path": "some.values/"},
+         "metadata": {"compressor": {"id": "zstd", "level": 1}}},
         dtype=tensorstore.float32, shape=[9, 5], create=True, fill_value=0.5,
         chunk_layout=tensorstore.ChunkLayout(chunk_shape=[2, 1])).result()
     array[:, 1:].write(np.arange(36, dtype=np.float32).reshape(9, 4)).result()

@@ -44,6 +44,7 @@ std::string dtype_of_zarr3(const std::string& type) {
   const std::size_t digits = type.find_first_of("0123456789");
   if (digits == std::string::npos) return type;
   const std::string kind = type.substr(0, digits), bits = type.substr(digits);
+  if (bits.find_first_not_of("0123456789") != std::string::npos) return type;  // float8_e4m3fn
   if (kind == "float") return "F" + bits;
   if (kind == "bfloat") return "BF" + bits;
   if (kind == "int") return "I" + bits;
