@@ -410,15 +410,16 @@ TEST(CheckpointErrors, ImportOfADamagedCheckpointOfOrbax) {
   const std::string folder = saved();
   std::ofstream(folder + "/_METADATA") << "{}";
   const Caught error = caught([&] { checkpoint::import_arrays(folder); });
-  EXPECT_EQ(error.text,
-            "import_arrays: the file cannot be read\n"
-            "  where:  <this line>\n"
-            "  found:  " +
-                folder +
-                ": tree_metadata is missing\n"
-                "  wanted: safetensors, .npz, weights saved by torch.save, MessagePack of Flax, or a "
-                "checkpoint of Orbax\n"
-                "  cure:   save the arrays in one of these formats, for example as a state_dict");
+  EXPECT_EQ(
+      error.text,
+      "import_arrays: the file cannot be read\n"
+      "  where:  <this line>\n"
+      "  found:  " +
+          folder +
+          ": the member tree_metadata is missing\n"
+          "  wanted: safetensors, .npz, weights saved by torch.save, MessagePack of Flax, or a "
+          "checkpoint of Orbax\n"
+          "  cure:   save the arrays in one of these formats, for example as a state_dict");
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ TEST(Orbax, ReadsZarrInFilesAndInDatabases) {
     std::vector<FileTensor> left;
     const auto arrays = orbax_arrays(saved_by_orbax(name), &left);
     ASSERT_EQ(arrays.size(), 6U) << name;
-    EXPECT_TRUE(array_equal(arrays.at("dense/kernel"), reshape(arange(12, DType::f32), {3, 4}) / 8)) << name;
+    EXPECT_TRUE(array_equal(arrays.at("dense/kernel"), reshape(arange(12, DType::f32), {3, 4}) / 8))
+        << name;
     EXPECT_TRUE(array_equal(arrays.at("dense/bias"), array({1.5F, -2.0F, 65504.0F})));
     EXPECT_TRUE(array_equal(arrays.at("mask"), array({1, 0}) > 0));
     EXPECT_TRUE(array_equal(arrays.at("ids"), array({1, -2, 3, 4}, {2, 2})));
