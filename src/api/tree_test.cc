@@ -133,7 +133,7 @@ TEST(Tree, StaticValuesTellProgramsApart) {
         return x * *by + (*mode == Mode::on ? 1.0 : 0.0) + static_cast<double>(name->size());
       });
   const auto call = [&](double by, Mode mode, const std::string& name) {
-    return scaled(scalar(2), Static<double>{by}, Static<Mode>{mode}, Static<std::string>{name})
+    return scaled(scalar(2.0F), Static<double>{by}, Static<Mode>{mode}, Static<std::string>{name})
         .item<float>();
   };
   EXPECT_EQ(call(2, Mode::off, ""), 4);

@@ -277,7 +277,7 @@ TEST(Recompute, ReachesIntoLoops) {
 TEST(Passes, AreOptionalAndNeedShardings) {
   const std::vector<ir::Pass> all = passes();
   const Function unsplit = parsed("(%0: f32[8]) {\n  %1: f32[8] = exp %0\n  return %1\n}");
-  ASSERT_EQ(all.size(), 3U);
+  ASSERT_EQ(all.size(), 4U);
   for (const ir::Pass& pass : all) {
     EXPECT_TRUE(pass.is_optional);
     EXPECT_THROW(pass.takes(unsplit, "the test"), InternalError);

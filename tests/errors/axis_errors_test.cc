@@ -57,8 +57,8 @@ TEST(AxisErrors, SumAxis) {
 }
 
 TEST(AxisErrors, MappedAxisTwice) {
-  const auto total = vmap([](Array x) { return psum(x, {"i", "i"}); }, {.axis_name = "i"});
-  const Caught error = caught([&] { total(ones({4})); });
+  const auto mapped = [](const auto& f) { vmap(f, {.axis_name = "i"})(ones({4})); };
+  const Caught error = caught([&] { mapped([](Array x) { return psum(x, {"i", "i"}); }); });
   EXPECT_EQ(error.text,
             "psum: an axis is named twice\n"
             "  where:  <this line>\n"
