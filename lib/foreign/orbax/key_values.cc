@@ -70,6 +70,7 @@ struct DataFile {
 std::vector<std::string> prefixed_texts(Cursor& cursor, const std::vector<std::uint64_t>& prefixes,
                                         const std::vector<std::uint64_t>& suffixes) {
   std::vector<std::string> texts;
+  std::uint64_t total = 0;  // a few bytes can stand for many long texts
   for (std::size_t i = 0; i < suffixes.size(); ++i) {
     std::string text;
     if (i > 0) {
@@ -77,7 +78,9 @@ std::vector<std::string> prefixed_texts(Cursor& cursor, const std::vector<std::u
       text = texts[i - 1].substr(0, prefixes[i - 1]);
     }
     text += cursor.text(suffixes[i]);
-    if (text.size() > kMostPathBytes) throw BadText("a path that is too long");
+    total += text.size();
+    if (text.size() > kMostPathBytes || total > kMostNodeBytes)
+      throw BadText("a path that is too long");
     texts.push_back(std::move(text));
   }
   return texts;
