@@ -56,12 +56,12 @@ TEST(Orbax, ReadsDatabasesOfSeveralLevels) {
 }
 
 TEST(Orbax, ReadsTheArraysThatAreAskedFor) {
-  const std::string damaged = ::testing::TempDir() + "/tessera_orbax_named";
-  fs::remove_all(damaged);
-  fs::copy(saved_by_orbax("zarr"), damaged, fs::copy_options::recursive);
-  fs::resize_file(damaged + "/ids/0.0", 3);
-  EXPECT_EQ(import_arrays(damaged, {.names = {"mask"}}).size(), 1U);
-  EXPECT_THROW(import_arrays(damaged, {.names = {"ids"}}), UserError);
+  const std::string cut = ::testing::TempDir() + "/tessera_orbax_named";
+  fs::remove_all(cut);
+  fs::copy(saved_by_orbax("zarr"), cut, fs::copy_options::recursive);
+  fs::resize_file(cut + "/ids/0.0", 3);
+  EXPECT_EQ(import_arrays(cut, {.names = {"mask"}}).size(), 1U);
+  EXPECT_THROW(import_arrays(cut, {.names = {"ids"}}), UserError);
 }
 
 TEST(Orbax, FindsTheTreeInAStep) {
@@ -99,34 +99,44 @@ TEST(Orbax, DatabasesDoNotReadOtherFolders) {
   }
 }
 
-void damage(const fs::path& file, std::mt19937& random) {
+std::string bytes_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  in.close();
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_to(const fs::path& file, const std::string& bytes) {
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+std::string damaged(std::string bytes, std::mt19937& random) {
   if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
   for (unsigned i = 0; i < 1 + random() % 3 && !bytes.empty(); ++i) {
     bytes[random() % bytes.size()] = static_cast<char>(random());
   }
-  std::ofstream(file, std::ios::binary) << bytes;
+  return bytes;
 }
 
 TEST(Orbax, DamagedCheckpointsAreErrorsOrHaveOtherNumbers) {
-  const std::string copy = ::testing::TempDir() + "/tessera_orbax_damaged";
   std::mt19937 random(5);
-  for (int round = 0; round < 400; ++round) {
-    const char* names[] = {"ocdbt", "zarr", "zarr3", "deep"};
-    fs::remove_all(copy);
-    fs::copy(saved_by_orbax(names[round % 4]), copy, fs::copy_options::recursive);
+  for (const char* name : {"ocdbt", "zarr", "zarr3", "deep"}) {
+    const std::string folder = ::testing::TempDir() + "/tessera_orbax_damaged_" + name;
+    fs::remove_all(folder);
+    fs::copy(saved_by_orbax(name), folder, fs::copy_options::recursive);
     std::vector<fs::path> files;
-    for (const auto& entry : fs::recursive_directory_iterator(copy)) {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       if (entry.is_regular_file()) files.push_back(entry.path());
     }
     std::ranges::sort(files);
-    damage(files[random() % files.size()], random);
-    try {
-      orbax_arrays(copy);
-    } catch (const UserError& error) {
-      EXPECT_FALSE(error.mistake().cure.empty()) << "round " << round;
+    for (int round = 0; round < 100; ++round) {
+      const fs::path& file = files[random() % files.size()];
+      const std::string whole = bytes_of(file);
+      write_to(file, damaged(whole, random));
+      try {
+        orbax_arrays(folder);
+      } catch (const UserError& error) {
+        EXPECT_FALSE(error.mistake().cure.empty()) << name << ", round " << round;
+      }
+      write_to(file, whole);
     }
   }
 }
