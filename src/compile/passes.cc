@@ -38,7 +38,7 @@ std::vector<ir::Pass> passes() {
        .takes = verify_split,
        .gives = verify_split},
       {.name = "read_scanned_arrays",
-       .doc = "reads an array that a scan reads instead of the copy of it that the scan stacks",
+       .doc = "reads a scanned array instead of the copy of it that a loop stacks",
        .run =
            [](ir::Function f) {
              return read_scanned_arrays(ir::with_changed_bodies(std::move(f), read_scanned_arrays));
