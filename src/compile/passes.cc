@@ -23,48 +23,36 @@ void verify_split(const ir::Function& function, std::string_view after) {
   }
 }
 
+/// An optional pass that changes nested functions first, then the function itself.
+ir::Pass in_all_functions(std::string name, std::string doc, ir::Function (*change)(ir::Function)) {
+  return {
+      .name = std::move(name),
+      .doc = std::move(doc),
+      .run = [change](
+                 ir::Function f) { return change(ir::with_changed_bodies(std::move(f), change)); },
+      .is_optional = true,
+      .takes = verify_split,
+      .gives = verify_split};
+}
+
 }  // namespace
 
 std::vector<ir::Pass> passes() {
   return {
-      {.name = "join_attention_gradients",
-       .doc = "computes the scores of an attention once for the gradients of q, k and v",
-       .run =
-           [](ir::Function f) {
-             return join_attention_gradients(
-                 ir::with_changed_bodies(std::move(f), join_attention_gradients));
-           },
-       .is_optional = true,
-       .takes = verify_split,
-       .gives = verify_split},
-      {.name = "read_scanned_arrays",
-       .doc = "reads a scanned array instead of the copy of it that a loop stacks",
-       .run =
-           [](ir::Function f) {
-             return read_scanned_arrays(ir::with_changed_bodies(std::move(f), read_scanned_arrays));
-           },
-       .is_optional = true,
-       .takes = verify_split,
-       .gives = verify_split},
-      {.name = "sink_into_loops",
-       .doc = "moves elementwise work on the stacked results of a loop into its iterations",
-       .run =
-           [](ir::Function f) {
-             return sink_into_loops(ir::with_changed_bodies(std::move(f), sink_into_loops));
-           },
-       .is_optional = true,
-       .takes = verify_split,
-       .gives = verify_split},
-      {.name = "recompute_cheap_values",
-       .doc = "recomputes cheap values instead of holding them through a peak of memory use",
-       .run =
-           [](ir::Function f) {
-             const auto change = [](ir::Function body) { return recompute(std::move(body)); };
-             return change(ir::with_changed_bodies(std::move(f), change));
-           },
-       .is_optional = true,
-       .takes = verify_split,
-       .gives = verify_split}};
+      in_all_functions("join_attention_gradients",
+                       "computes the scores of an attention once for the gradients of q, k and v",
+                       join_attention_gradients),
+      in_all_functions("read_scanned_arrays",
+                       "reads a scanned array instead of the copy of it that a loop stacks",
+                       read_scanned_arrays),
+      in_all_functions(
+          "sink_into_loops",
+          "moves elementwise work on the stacked results of a loop into its iterations",
+          sink_into_loops),
+      in_all_functions(
+          "recompute_cheap_values",
+          "recomputes cheap values instead of holding them through a peak of memory use",
+          [](ir::Function f) { return recompute(std::move(f)); })};
 }
 
 }  // namespace tessera::compile
