@@ -186,10 +186,10 @@ class Elements {
     const std::uint64_t size = elements_bytes(layout.dtype, layout.shape);
     // A zstd frame is at least a 2^15th of its content, so a small file cannot ask for much memory.
     constexpr std::uint64_t kMostRatio = 1 << 15, kAllowance = 1 << 17;
-    if (size / kMostRatio > store.stored_bytes(key + "/") + kAllowance)
-      throw BadText("it is larger than its chunks");
+    const std::uint64_t stored = store.stored_bytes(key + "/");
+    if (size / kMostRatio > stored + kAllowance) throw BadText("it is larger than its chunks");
     if (static_cast<std::uint64_t>(num_elements(quotients(layout.shape, layout.chunk))) >
-        store.stored_bytes(key + "/") + kAllowance)
+        stored + kAllowance)
       throw BadText("it has more chunks than bytes");
     bytes_.resize(size);
     if (std::any_of(layout.fill.begin(), layout.fill.end(), [](auto byte) { return byte != 0; })) {
@@ -295,8 +295,9 @@ Bytes read_elements(const Layout& layout, const KeyValues& store, const std::str
 }
 
 Layout layout_of(const KeyValues& store, const std::string& key, Tensor& tensor) {
-  const bool is_zarr2 = store.read(key + "/.zarray").has_value();
-  const std::optional<Bytes> text = store.read(key + (is_zarr2 ? "/.zarray" : "/zarr.json"));
+  std::optional<Bytes> text = store.read(key + "/.zarray");
+  const bool is_zarr2 = text.has_value();
+  if (!is_zarr2) text = store.read(key + "/zarr.json");
   if (!text) throw Unsupported("it is not stored as an array");
   const Json json = checkpoint::parse_json(
       std::string_view(reinterpret_cast<const char*>(text->data()), text->size()));
