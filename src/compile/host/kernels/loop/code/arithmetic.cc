@@ -1,7 +1,5 @@
 #include "compile/host/kernels/loop/code/arithmetic.h"
 
-#if TESSERA_HAS_XBYAK
-
 namespace tessera::kernels::loops {
 
 void Arithmetic::set_operands(DType dtype) {
@@ -481,5 +479,3 @@ void Arithmetic::convert_float(int from, int to) {
 }
 
 }  // namespace tessera::kernels::loops
-
-#endif  // TESSERA_HAS_XBYAK

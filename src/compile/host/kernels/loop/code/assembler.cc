@@ -1,5 +1,3 @@
-#if TESSERA_HAS_XBYAK
-
 #include "compile/host/kernels/loop/code/assembler.h"
 
 #include <algorithm>
@@ -226,5 +224,3 @@ void Assembler::add_constants() {
 }
 
 }  // namespace tessera::kernels::loops
-
-#endif  // TESSERA_HAS_XBYAK

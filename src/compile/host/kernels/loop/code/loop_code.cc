@@ -1,7 +1,5 @@
 #include "compile/host/kernels/loop/code/loop_code.h"
 
-#if TESSERA_HAS_XBYAK
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -245,15 +243,3 @@ std::unique_ptr<const LoopCode> make_loop_code(const LoopProgram& program, const
 }
 
 }  // namespace tessera::kernels::loops
-
-#else
-
-namespace tessera::kernels::loops {
-
-bool has_loop_code() { return false; }
-
-std::unique_ptr<const LoopCode> make_loop_code(const LoopProgram&, const Order&) { return nullptr; }
-
-}  // namespace tessera::kernels::loops
-
-#endif
