@@ -287,14 +287,14 @@ TEST(OptimizerErrors, GradientOfAnotherDtype) {
             "  cure:   pass the gradients of value_and_grad with respect to the model");
 }
 
-class Nothing final : public IsolatedProgram {
+class EmptyProgram final : public IsolatedProgram {
  public:
   void run() override {}
   int report(const std::exception_ptr& /*error*/) override { return 1; }
 };
 
 TEST(SettingErrors, ProcessesWithoutTime) {
-  Nothing program;
+  EmptyProgram program;
   const Caught error = caught([&] { run_isolated(program, {.num_processes = 2, .timeout_s = 0}); });
   EXPECT_EQ(error.text,
             "run_isolated: the options are not valid\n"
@@ -308,7 +308,7 @@ TEST(SettingErrors, ProcessesWithoutTime) {
 TEST(SettingErrors, ProcessesAfterThreads) {
   set_num_threads(2);
   (ones({4}) + 1).to_vector<float>();
-  Nothing program;
+  EmptyProgram program;
   const Caught error = caught([&] { run_isolated(program, {.num_processes = 2}); });
   EXPECT_EQ(error.text,
             "one process per device: this process has already started threads\n"

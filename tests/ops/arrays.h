@@ -5,12 +5,16 @@
 #include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
+#include <limits>
 #include <vector>
 
 #include "compile/reference/interpret.h"
 #include "ir/builder.h"
 
 namespace tessera::testing {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 template <typename T>
 constexpr DType dtype_of() {

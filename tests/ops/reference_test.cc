@@ -16,9 +16,9 @@ using testing::array;
 using testing::elements;
 using testing::evaluate;
 using testing::expect_elements;
+using testing::kInf;
+using testing::kNan;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 

@@ -1,7 +1,6 @@
 // Corner cases of ops on windows, lines and computed positions: ties, zeros, NaN, out of range.
 #include <cmath>
 #include <gtest/gtest.h>
-#include <limits>
 
 #include "compile/reference/interpret.h"
 #include "differentiate/differentiate.h"
@@ -17,11 +16,10 @@ using testing::array;
 using testing::elements;
 using testing::evaluate;
 using testing::expect_elements;
+using testing::kInf;
+using testing::kNan;
 using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// The gradient, for the first input, of the sum of emit's result times the second input.
 Floats gradient(const std::vector<ops::HostArray>& inputs, const testing::EmitOne& emit) {

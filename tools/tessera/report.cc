@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <sys/resource.h>
@@ -20,6 +19,7 @@
 #include "tools/cli/output_file.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/streams.h"
+#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 
@@ -77,16 +77,6 @@ Report::Report(const TrainFlags& flags, StepWork work)
   check_paths(flags);
   if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
   if (is_first_ && flags.progress == "auto" && can_redraw()) progress_.emplace(flags.steps, work_);
-}
-
-std::string size_text(std::int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
-  auto size = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", size, kUnits[unit]);
-  return text;
 }
 
 namespace {

@@ -21,9 +21,6 @@ namespace tessera::cli {
 /// Writes to the file `path`, or as one line to standard output if it is `-`; throws RuntimeFault.
 void write_json(const std::string& path, const nlohmann::json& object);
 
-/// For example `24.5 KiB`.
-std::string size_text(std::int64_t bytes);
-
 /// `text`, padded with spaces to `width`, and a gap.
 std::string cell(const std::string& text, std::size_t width);
 /// The rows as lines of aligned columns.

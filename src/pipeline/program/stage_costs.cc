@@ -16,7 +16,7 @@ double bytes_of(const Function& body, ValueId id) {
   return static_cast<double>(size_bytes(Type{body.type(id).dtype, layout.max_tile_shape()}));
 }
 
-double& time_of(StageCosts& costs, Work work) {
+double& cost_of(StageCosts& costs, Work work) {
   if (work == Work::fwd) return costs.fwd;
   return work == Work::input ? costs.bwd_input : costs.bwd_weight;
 }
@@ -50,7 +50,7 @@ ScheduleCosts estimated_costs(Stages stages) {
     const Equation& equation = stages.body.equations[i];
     const Item& home = stages.homes[i].item;
     const auto own = static_cast<std::size_t>(home.stage);
-    time_of(costs.stages[own], home.work) += seconds_of(stages.body, equation);
+    cost_of(costs.stages[own], home.work) += seconds_of(stages.body, equation);
     if (home.work != Work::fwd) continue;
     for (ValueId id : equation.results) {
       const double bytes = bytes_of(stages.body, id);

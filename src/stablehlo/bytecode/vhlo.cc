@@ -76,7 +76,7 @@ Attribute enumeration(const Enumeration& of, Cursor& at) {
   return result;
 }
 
-Attribute dictionary(Nodes& nodes, Cursor& at) {
+Attribute dictionary_of_attributes(Nodes& nodes, Cursor& at) {
   Attribute result;
   result.kind = Kind::dictionary;
   const std::size_t count = at.count();
@@ -185,7 +185,7 @@ Attribute read_vhlo_attribute(Nodes& nodes, std::uint64_t code, Cursor& at) {
       result.numbers = {at.number() != 0 ? 1 : 0};
       return result;
     case 6:
-      return dictionary(nodes, at);
+      return dictionary_of_attributes(nodes, at);
     case 8:
       return nodes.number(at, Kind::floating);
     case 9:

@@ -239,7 +239,7 @@ ValueId gathered_in(Context& c, ValueId x, const Groups& groups) {
 }
 
 /// [n, a.., d, b..] -> [a.., n * d, b..]; d is dimension `dim`.
-ValueId joined(Context& c, ValueId x, std::int64_t dim) {
+ValueId merged(Context& c, ValueId x, std::int64_t dim) {
   Shape shape = c.type(x).shape;
   Ints order;
   for (std::int64_t i = 1; i < static_cast<std::int64_t>(shape.size()); ++i) order.push_back(i);
@@ -280,7 +280,7 @@ Values all_gather(Context& c) {
   const std::int64_t dim = c.integer("all_gather_dim");
   for (const ValueId operand : c.operands) {
     c.need(dim >= 0 && dim < c.type(operand).rank(), "a dimension that does not exist");
-    results.push_back(joined(c, gathered_in(c, operand, groups), dim));
+    results.push_back(merged(c, gathered_in(c, operand, groups), dim));
   }
   return results;
 }
@@ -334,7 +334,7 @@ Values all_to_all(Context& c) {
     c.need(concat >= 0 && concat < c.type(operand).rank(), "a dimension that does not exist");
     const ValueId parts = divided(c, operand, split, groups.size);
     // Pinned, because the program says which device does which part of the work.
-    results.push_back(joined(c, exchanged(c, parts, groups, true), concat));
+    results.push_back(merged(c, exchanged(c, parts, groups, true), concat));
   }
   return results;
 }

@@ -11,6 +11,7 @@
 #include "tools/cli/output_file.h"
 #include "tools/tessera/pictures/chart.h"
 #include "tools/tessera/report.h"
+#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

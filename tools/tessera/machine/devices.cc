@@ -9,6 +9,7 @@
 #include "tools/tessera/flags.h"
 #include "tools/tessera/machine/machine.h"
 #include "tools/tessera/report.h"
+#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

@@ -1,9 +1,9 @@
 #include "modules.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tools/tessera/pictures/picture.h"
+#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 
@@ -82,15 +82,6 @@ ModuleTree tree_of(std::string name, const std::vector<LeafPlacement>& leaves, s
   }
   join_alike(tree.modules);
   return tree;
-}
-
-std::string size_text(std::int64_t bytes) {
-  char text[32];
-  if (bytes < 10'000) return std::to_string(bytes) + " B";
-  const double kib = static_cast<double>(bytes) / 1024;
-  std::snprintf(text, sizeof(text), kib < 10'000 ? "%.1f KiB" : "%.1f MiB",
-                kib < 10'000 ? kib : kib / 1024);
-  return text;
 }
 
 std::string bytes_text(std::int64_t bytes, std::int64_t device_bytes) {

@@ -9,6 +9,7 @@
 #include "rates.h"
 #include "tools/cli/streams.h"
 #include "tools/tessera/report.h"
+#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 
