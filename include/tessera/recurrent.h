@@ -57,6 +57,8 @@ namespace detail {
 void check_sequence(const Operand& x, const std::vector<Array>& carry, const RnnOptions& options);
 /// bool [time, batch, 1]: whether the position belongs to the sequence. Without lengths: true.
 Array is_inside(const Array& x, const RnnOptions& options);
+/// Rows of `a` [batch, ..] where `is_inside` [batch, 1] is true, rows of `b` elsewhere.
+Array rows_inside(const Array& is_inside, const Array& a, const Array& b);
 
 template <typename Cell, typename Carry>
 concept Projects = requires(const Cell& cell, const Carry& carry, const Array& x) {
@@ -96,7 +98,9 @@ std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x,
   const auto step = [&](const Carry& now, const Slice& slice) {
     auto [next, y] = detail::step(cell, now, slice.first);
     if (!options.lengths) return std::pair<Carry, Array>(std::move(next), std::move(y));
-    const auto kept = [&](const Array& a, const Array& b) { return where(slice.second, a, b); };
+    const auto kept = [&](const Array& a, const Array& b) {
+      return detail::rows_inside(slice.second, a, b);
+    };
     return std::pair<Carry, Array>(tree_map(kept, next, now), where(slice.second, y, 0));
   };
   const Slice slices(inputs, detail::is_inside(x.array, options));

@@ -71,6 +71,12 @@ Array is_inside(const Array& x, const RnnOptions& options) {
   return position < expand_dims(*options.lengths, 1);
 }
 
+Array rows_inside(const Array& is_inside, const Array& a, const Array& b) {
+  Shape shape(static_cast<std::size_t>(a.rank()), 1);
+  if (!shape.empty()) shape[0] = is_inside.dim(0);
+  return where(reshape(is_inside, shape), a, b);
+}
+
 }  // namespace detail
 
 SimpleCell::SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features)

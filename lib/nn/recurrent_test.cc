@@ -77,6 +77,29 @@ struct Sum {
   }
 };
 
+/// Adds up its inputs in arrays of every rank.
+struct Outer {
+  using Carry = std::tuple<Array, Array, Array>;  // [batch], [batch, inputs], [batch, inputs, 5]
+  std::pair<Carry, Array> operator()(const Carry& carry, const Array& x) const {
+    const auto& [one, two, three] = carry;
+    const Carry next = {one + sum(x, -1), two + x,
+                        three + expand_dims(x, 2) * astype(arange(5), DType::f32)};
+    return {next, x};
+  }
+};
+
+TEST(Rnn, LeavesPaddingOutOfCarriesOfAnyRank) {
+  const Padded in;
+  const auto start = [](std::int64_t batch) {
+    return Outer::Carry{zeros({batch}), zeros({batch, kInputs}), zeros({batch, kInputs, 5})};
+  };
+  const auto last = rnn(Outer(), start(kBatch), in.x, {.lengths = in.lengths}).first;
+  for (std::size_t b = 0; b < kLengths.size(); ++b) {
+    if (kLengths[b] == 0) continue;
+    expect_rows(last, rnn(Outer(), start(1), alone(in.x, b)).first, b, "carry");
+  }
+}
+
 TEST(Rnn, RunsCellsThatOnlyCompute) {
   const Array x = Padded().x;
   const auto [last, y] = rnn(Sum(), zeros({kBatch, kInputs}), x);
