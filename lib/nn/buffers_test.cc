@@ -436,6 +436,19 @@ TEST(Buffers, MovingAverage) {
   EXPECT_FALSE(average.blocks[0].calls.is_trained());
 }
 
+TEST(Buffers, MovingAverageOfHalfFloats) {
+  using Model = std::map<std::string, Array>;
+  const Model model = {{"kernel", full({2}, 1.0, DType::bf16)}};
+  Model average = {{"kernel", full({2}, 3.0)}};
+  for (int i = 0; i < 1000; ++i) average = optim::incremental_update(model, average, 1 - 0.999);
+  EXPECT_EQ(average["kernel"].dtype(), DType::f32);
+  EXPECT_NEAR(average["kernel"].to_vector<float>()[1], 1 + 2 * std::pow(0.999, 1000), 1e-4);
+  const Model half = {{"kernel", full({2}, 3.0, DType::bf16)}};
+  const Model next = optim::incremental_update(model, half, full({}, 0.25));
+  EXPECT_EQ(next.at("kernel").dtype(), DType::bf16);
+  EXPECT_EQ(astype(next.at("kernel"), DType::f32).to_vector<float>()[0], 2.5F);
+}
+
 TEST(Metrics, AreSumsOverBatchesAndMeshes) {
   const Array logits = random::normal(Key(0), {24, 5});
   const Array labels = random::randint(Key(1), {24}, -1, 5);
@@ -489,6 +502,20 @@ TEST(Metrics, AreSumsOverBatchesAndMeshes) {
     const Mesh mesh = make_mesh({{"data", devices}});
     expect_same_bits(run(NamedSharding(mesh, P{"data"})), found, "on a mesh");
   }
+}
+
+TEST(Metrics, OfAModelThatHasDiverged) {
+  const Array logits = array({NAN, NAN, NAN, 0.0F, NAN, 1.0F, 0.0F, 1.0F, 2.0F}, {3, 3});
+  const Array labels = array({1, 2, 2});
+  const Array is_right = astype(metrics::in_top_k(logits, labels), DType::i32);
+  EXPECT_EQ(is_right.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 1}));
+  metrics::Mean mean;
+  mean.update(array({INFINITY, 2.0F}));
+  mean.update(2.5);
+  EXPECT_EQ(mean.value().item<float>(), INFINITY);
+  metrics::Confusion confusion(2);
+  confusion.update(1, 0);
+  EXPECT_EQ(confusion.counts.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 1, 0, 0}));
 }
 
 TEST(Metrics, SumsOfLongRunsAreExact) {

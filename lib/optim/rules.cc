@@ -228,6 +228,19 @@ Array corrected_momentum(const Array& mu, const Array& gradient, double decay, b
   return mu_hat * decay + now * (1.0 - decay);
 }
 
+namespace {
+
+/// Computed in f32 at least, so that small steps of half floats are not lost before the sum.
+Array moved(const Array& average, const Array& now, const Operand& step_size) {
+  const DType dtype = average.dtype();
+  const DType wide = size_bytes(dtype) < 4 ? DType::f32 : dtype;
+  const Array old = astype(average, wide);
+  const Operand step = step_size.is_number() ? step_size : astype(step_size, wide);
+  return astype(old + step * (astype(now, wide) - old), dtype);
+}
+
+}  // namespace
+
 std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& step_size) {
   const CallScope scope(step_size.where);
   const std::vector<Param> now = tessera::detail::params_of(now_walk);
@@ -242,8 +255,15 @@ std::vector<Array> moved_average(Walk now_walk, Walk old_walk, const Operand& st
   tessera::detail::check_keys("incremental_update", now_walk, old_walk, step_size.where);
   std::vector<Array> result;
   for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i].shape() != old[i].shape()) {
+      throw UserError({.what = "incremental_update: the average has another shape than the model",
+                       .where = step_size.where,
+                       .found = to_string(old[i].type()) + " for parameter " + now[i].path(),
+                       .wanted = to_string(now[i].type()),
+                       .cure = "begin the average as a copy of the model"});
+    }
     const bool is_averaged = now[i].is_trained() && is_float(now[i].dtype());
-    result.push_back(is_averaged ? old[i] + step_size * (now[i] - old[i]) : now[i].value());
+    result.push_back(is_averaged ? moved(old[i], now[i], step_size) : now[i].value());
   }
   return result;
 }

@@ -12,14 +12,16 @@ Array in_top_k(Operand logits, Operand labels, std::int64_t k) {
     const std::int64_t classes = all.dim(-1);
     const Array is_class = of >= 0 && of < classes;
     const Array logit = take_along_axis(all, where(is_class, of, 0), -1);
-    const Array num_greater = sum(astype(all > logit, DType::i32), -1, keepdims);
+    // A NaN counts as greater, so that a model that has diverged is never right.
+    const Array num_greater = sum(astype(!(all <= logit), DType::i32), -1, keepdims);
     return squeeze(is_class && num_greater < k, -1);
   });
 }
 
 void Mean::update(Operand values, const std::optional<Array>& is_counted) {
   const CallScope scope(values.where);
-  const Array all = astype(detail::as_array("Mean", values), DType::f32);
+  const Array all = detail::public_op(
+      values.where, [&] { return astype(detail::as_array("Mean", values), DType::f32); });
   if (is_counted && (is_counted->shape() != all.shape() || is_counted->dtype() != DType::boolean)) {
     detail::fail("metrics::Mean", "is_counted does not match the values",
                  detail::describe(*is_counted) + " for " + detail::describe(all),
@@ -32,7 +34,7 @@ void Mean::update(Operand values, const std::optional<Array>& is_counted) {
   // Kahan's sum: f32 alone would lose the values of a long run.
   const Array more = sum(given) - rest;
   const Array next = total + more;
-  rest = (next - total) - more;
+  rest = where(is_finite(next), (next - total) - more, 0);  // an infinite sum stays infinite
   total = next;
   count = count + number;
 }
@@ -42,8 +44,18 @@ Array Mean::value() const { return (total - rest) / astype(count, DType::f32); }
 void Confusion::update(Operand predictions, Operand labels) {
   const CallScope scope(predictions.where);
   const std::int64_t classes = counts.dim(0);
-  const Array predicted = reshape(detail::as_array("Confusion", predictions), {-1});
-  const Array actual = reshape(detail::as_array("Confusion", labels), {-1});
+  const auto flat = [&](const Operand& x) {
+    return detail::public_op(predictions.where,
+                             [&] { return reshape(detail::as_array("Confusion", x), {-1}); });
+  };
+  const auto shape_of = [](const Operand& x) { return x.is_number() ? Shape{} : x.array.shape(); };
+  if (shape_of(predictions) != shape_of(labels)) {
+    detail::fail("metrics::Confusion", "the labels do not match the predictions",
+                 to_string(shape_of(labels)) + " for " + to_string(shape_of(predictions)),
+                 "two arrays of the same shape", "pass one label for each prediction");
+  }
+  const Array predicted = flat(predictions);
+  const Array actual = flat(labels);
   const auto is_class = [&](const Array& x) { return x >= 0 && x < classes; };
   const Array is_counted = is_class(predicted) && is_class(actual);
   const Array cell = where(is_counted, actual * classes + predicted, 0);
