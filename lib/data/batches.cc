@@ -170,9 +170,10 @@ struct Batches::State {
         options(how),
         sharding(std::move(over)),
         rows(rows_of(std::min(how.size, from.size()), sharding)),
+        offset(start < from.size() ? start % how.size : 0),
         next_place(start),
         place(start) {
-    const std::int64_t rest = dataset.size() % options.size;
+    const std::int64_t rest = std::max<std::int64_t>(dataset.size() - start, 0) % options.size;
     const bool is_cut = options.remainder == Remainder::drop && dataset.size() != kEndlessSize;
     end = is_cut ? dataset.size() - rest : dataset.size();
     begin_batches();
@@ -283,7 +284,9 @@ struct Batches::State {
   const BatchOptions options;
   const std::optional<NamedSharding> sharding;
   const std::vector<std::int64_t> rows;  // of a batch of full size
-  // Positions in the stream, in records:
+  // Positions in the stream, in records. Batches begin at `offset` plus multiples of their size:
+  // a stream that was saved with another size of batches may continue anywhere.
+  const std::int64_t offset;
   std::int64_t end = 0;
   std::int64_t next_place;  // of the batch that is begun next
   std::int64_t place;       // of the batch that next() returns next
@@ -330,9 +333,9 @@ Batches& Batches::operator=(Batches&& other) noexcept = default;
 Batches::~Batches() = default;
 
 std::int64_t Batches::size() const {
-  const std::int64_t records = state_->end;
-  if (records == kEndlessSize) return records;
-  return (records + state_->options.size - 1) / state_->options.size;
+  if (state_->end == kEndlessSize) return kEndlessSize;
+  const std::int64_t size = state_->options.size;
+  return (state_->end - state_->offset + size - 1) / size;
 }
 
 std::optional<std::vector<Array>> Batches::next() { return state_->next(); }

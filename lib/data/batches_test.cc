@@ -42,6 +42,7 @@ TEST(Batches, KeepOrDropTheRemainder) {
   EXPECT_EQ(kept.size(), 3);
   EXPECT_EQ(rest(kept), (std::vector<Values>{{0, 1, 2}, {3, 4, 5}, {6}}));
   EXPECT_FALSE(kept.next());
+  EXPECT_EQ(kept.size(), 3);
   Batches dropped = numbers(7) | batch(3, drop_remainder);
   EXPECT_EQ(dropped.size(), 2);
   EXPECT_EQ(rest(dropped), (std::vector<Values>{{0, 1, 2}, {3, 4, 5}}));
@@ -110,6 +111,16 @@ TEST(Batches, OfAnotherSizeGoOnAtTheNextRecord) {
   EXPECT_EQ(after.next()->at(0).to_vector<std::int32_t>(),
             (Values{static_cast<std::int32_t>(order.record(3)),
                     static_cast<std::int32_t>(order.record(4))}));
+}
+
+TEST(Batches, ThatContinueAnywhereDropTheRemainder) {
+  Batches batches = numbers(12) | batch(4, drop_remainder);
+  Position position = batches.position();
+  position.place = 2;
+  batches.seek(position);
+  EXPECT_EQ(batches.size(), 2);
+  EXPECT_EQ(rest(batches), (std::vector<Values>{{2, 3, 4, 5}, {6, 7, 8, 9}}));
+  EXPECT_EQ(batches.size(), 2);
 }
 
 TEST(Batches, AreMadeAheadButNotMoreThanTwo) {
