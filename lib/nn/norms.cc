@@ -1,4 +1,7 @@
 // Normalisation by the statistics of rows, groups of channels and batches.
+#include <algorithm>
+#include <numeric>
+
 #include <tessera/error.h>
 #include <tessera/nn.h>
 #include <tessera/transform.h>
@@ -91,23 +94,39 @@ GroupNorm::GroupNorm(const Scope& scope, std::int64_t features, std::int64_t gro
        .cure = "pass a number of groups that divides the features"});
 }
 
+namespace {
+
+/// [batch, space.., features] -> [batch, 1.., groups, 1]. The mean over space comes first, because
+/// sums over rows are faster than sums over the few features of a group.
+Array mean_of_groups(const Array& v, std::int64_t groups) {
+  std::vector<std::int64_t> space(
+      static_cast<std::size_t>(std::max<std::int64_t>(v.rank() - 2, 0)));
+  std::iota(space.begin(), space.end(), 1);
+  const Array features = space.empty() ? v : mean(v, Axes(space), keepdims);
+  Shape grouped = features.shape();
+  grouped.back() /= groups;
+  grouped.insert(grouped.end() - 1, groups);
+  return mean(reshape(features, grouped), -1, keepdims);
+}
+
+}  // namespace
+
 Array GroupNorm::operator()(Operand x) const {
   const CallScope call(x.where);
   const Array v = wide("GroupNorm", x, scale, dtype);
-  const std::int64_t features = scale.dim(0);
-  Shape grouped = v.shape();
-  grouped.back() = num_groups;
-  grouped.push_back(features / num_groups);
-  const Array parts = reshape(v, grouped);
-  std::vector<std::int64_t> axes;
-  for (std::int64_t axis = 1; axis < parts.rank(); ++axis) {
-    if (axis != parts.rank() - 2) axes.push_back(axis);
-  }
-  const Array mean_x = mean(parts, Axes(axes), keepdims);
-  const Array variance = maximum(mean(square(parts), Axes(axes), keepdims) - square(mean_x), 0.0);
-  const Array scales = reshape(as(scale, v), {num_groups, features / num_groups});
-  const Array y = (parts - mean_x) * (rsqrt(variance + epsilon) * scales);
-  return narrow(reshape(y, v.shape()) + as(bias, v), dtype, x, scale);
+  const Array mean_x = mean_of_groups(v, num_groups);
+  const Array variance = maximum(mean_of_groups(square(v), num_groups) - square(mean_x), 0.0);
+  // Statistics of each feature: elementwise work along the features of a group would be slow.
+  const auto of_features = [&](const Array& statistic) {
+    Shape shape = statistic.shape();
+    shape.back() = scale.dim(0) / num_groups;
+    const Array repeated = broadcast_to(statistic, shape);
+    shape.pop_back();
+    shape.back() = scale.dim(0);
+    return reshape(repeated, shape);
+  };
+  const Array factor = of_features(rsqrt(variance + epsilon)) * as(scale, v);
+  return narrow((v - of_features(mean_x)) * factor + as(bias, v), dtype, x, scale);
 }
 
 BatchNorm::BatchNorm(const Scope& scope, std::int64_t features, const BatchNormOptions& o)
