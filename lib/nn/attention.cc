@@ -12,6 +12,15 @@ TESSERA_DEFINE_COPYABLE(MultiHeadAttention);
 namespace {
 
 std::int64_t head_width(const AttentionOptions& options, const std::source_location& where) {
+  if (options.features < 1 || options.qkv_features < 0 || options.kv_features < 0) {
+    throw UserError({.what = "MultiHeadAttention: the numbers of features are not valid",
+                     .where = where,
+                     .found = "features = " + std::to_string(options.features) +
+                              ", qkv_features = " + std::to_string(options.qkv_features) +
+                              ", kv_features = " + std::to_string(options.kv_features),
+                     .wanted = "features of 1 or more; 0 or more for the others",
+                     .cure = "leave qkv_features and kv_features out to use those of the layer"});
+  }
   const std::int64_t all = options.qkv_features > 0 ? options.qkv_features : options.features;
   if (options.num_heads >= 1 && all % options.num_heads == 0) return all / options.num_heads;
   throw UserError(
@@ -108,13 +117,16 @@ void check_cache(const MultiHeadAttention& layer, const AttentionCache& cache, c
   Shape room = added.shape;
   room[1] = held.rank() == 4 ? std::max(added.shape[1], held.shape[1]) : added.shape[1];
   if (held == Type{added.dtype, room} && cache.values.type(where) == held) return;
+  const std::string cure =
+      held.dtype == added.dtype
+          ? "make it with the options of the layer: AttentionCache(batch, capacity, options)"
+          : "pass AttentionCache options with .dtype = DType::" + std::string(name(added.dtype));
   throw UserError({.what = "MultiHeadAttention: the cache does not match the layer and its input",
                    .where = where,
                    .found = "a cache of " + to_string(held) + " for keys " + to_string(added),
                    .wanted = "the batch, heads and dtype of the layer, and at least " +
                              std::to_string(added.shape[1]) + " positions",
-                   .cure = "make it with the options of the layer: AttentionCache(batch, "
-                           "capacity, options)"});
+                   .cure = cure});
 }
 
 /// How queries behind `before` earlier positions see the keys of the cache.
@@ -123,10 +135,9 @@ AttentionMask mask_of(const Array& before, const Array& keys, std::int64_t queri
   AttentionMask mask{.lengths =
                          broadcast_to(before + static_cast<std::int32_t>(queries), {keys.dim(0)})};
   if (queries > 1) {
-    constexpr float kUnseen = -1e30F;
     const Array last = iota({queries, capacity}, 0) + before;  // the last key that a query sees
     const Array is_seen = less_equal(iota({queries, capacity}, 1), last);
-    mask.bias = reshape(where(is_seen, 0.0F, kUnseen), {1, 1, queries, capacity});
+    mask.bias = reshape(is_seen, {1, 1, queries, capacity});
   }
   return mask;
 }

@@ -57,7 +57,9 @@ Array least_of_top_p(const Array& sorted, double top_p) {
 Array sample(const Key& key, Operand logits, const SamplingOptions& options) {
   const CallScope call(logits.where);
   check_sampling(options, logits.where);
-  if (options.temperature == 0) return argmax(logits.array);
+  // Dividing by less would make all large logits infinite.
+  constexpr double kLeastTemperature = 1e-30;
+  if (options.temperature < kLeastTemperature) return argmax(logits.array);
   Array x = astype(logits.array, DType::f32) / options.temperature;
   const bool has_top_k = options.top_k > 0 && options.top_k < x.dim(-1);
   if (has_top_k || options.top_p < 1) {

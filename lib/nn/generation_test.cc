@@ -63,6 +63,13 @@ TEST(AttentionCache, HasTheDtypeOfTheLayer) {
   EXPECT_LT(largest_difference(in_pieces(layer, x, {4, 1, 1}, cache), layer(x)), 2e-2);
 }
 
+TEST(AttentionCache, OfF64) {
+  const Array x = astype(input(2, 6), DType::f64);
+  const SelfAttention layer(Scope(Key(1)), causal(DType::f64));
+  AttentionCache cache(2, 8, causal(DType::f64));
+  EXPECT_LT(largest_difference(in_pieces(layer, x, {3, 2, 1}, cache), layer(x)), 2e-6);
+}
+
 TEST(AttentionCache, GivesTheSameBitsOnMeshes) {
   const Array x = input(4, 8);
   const SelfAttention layer(Scope(Key(1)), causal());

@@ -118,6 +118,14 @@ std::vector<std::pair<std::int64_t, std::int64_t>> transposed_padding(const Conv
 }
 
 ConvOptions transposed(const ConvOptions& o, const std::source_location& where) {
+  const std::string padding(o.padding.name());
+  if (!padding.empty() && padding != "SAME" && padding != "VALID") {
+    throw UserError({.what = "ConvTranspose: the padding is not known",
+                     .where = where,
+                     .found = "\"" + padding + "\"",
+                     .wanted = "\"SAME\", \"VALID\", or a pair of widths per dimension",
+                     .cure = "choose \"SAME\" for an output that is larger by the strides"});
+  }
   const std::size_t rank = o.kernel_size.size();
   const bool fits = (o.strides.empty() || o.strides.size() == rank) &&
                     (o.kernel_dilation.empty() || o.kernel_dilation.size() == rank);

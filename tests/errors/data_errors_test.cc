@@ -364,6 +364,23 @@ TEST(StreamErrors, ZipOfDifferentSizes) {
             "  cure:   pass files that were written together");
 }
 
+TEST(StreamErrors, ZipWithAnOrderOfItsOwn) {
+  EXPECT_EQ(caught([] { data::zip(numbers(3), numbers(3) | data::shuffle(1)); }).text,
+            "zip: the second data set has an order of its own\n"
+            "  where:  <this line>\n"
+            "  found:  shuffle, repeat or shard before zip\n"
+            "  wanted: records in the order in which they are stored\n"
+            "  cure:   shuffle the result: zip(first, second) | shuffle(seed)");
+}
+
+TEST(StreamErrors, ReadBehindTheEnd) {
+  EXPECT_EQ(caught([] { std::ignore = numbers(3).read(3); }).text,
+            "Dataset::read: the position is not in the stream\n"
+            "  found:  3\n"
+            "  wanted: 0 to 2\n"
+            "  cure:   read positions below size()");
+}
+
 TEST(StreamErrors, DrawFromAnEmptyRange) {
   data::RecordRandom random(1);
   EXPECT_EQ(caught([&] { random.integer(3, 2); }).text,

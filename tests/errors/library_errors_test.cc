@@ -393,6 +393,51 @@ TEST(LayerErrors, TransposedConvolutionOfGroups) {
             "  cure:   use strides to insert rows: .strides = {2, 2} doubles the size");
 }
 
+TEST(LayerErrors, PaddingOfATransposedConvolution) {
+  const nn::Scope scope(Key(0));
+  const nn::ConvOptions options{.kernel_size = {3}, .padding = "CIRCULAR"};
+  const Caught error = caught([&] { nn::ConvTranspose(scope, 4, 4, options); });
+  EXPECT_EQ(error.text,
+            "ConvTranspose: the padding is not known\n"
+            "  where:  <this line>\n"
+            "  found:  \"CIRCULAR\"\n"
+            "  wanted: \"SAME\", \"VALID\", or a pair of widths per dimension\n"
+            "  cure:   choose \"SAME\" for an output that is larger by the strides");
+}
+
+TEST(LayerErrors, FeaturesOfAttention) {
+  const nn::Scope scope(Key(0));
+  const nn::AttentionOptions options{.num_heads = 2, .features = 8, .qkv_features = -4};
+  const Caught error = caught([&] { nn::SelfAttention(scope, options); });
+  EXPECT_EQ(error.text,
+            "MultiHeadAttention: the numbers of features are not valid\n"
+            "  where:  <this line>\n"
+            "  found:  features = 8, qkv_features = -4, kv_features = 0\n"
+            "  wanted: features of 1 or more; 0 or more for the others\n"
+            "  cure:   leave qkv_features and kv_features out to use those of the layer");
+}
+
+TEST(LossErrors, DeltaOfHuber) {
+  const Array x = ones({2});
+  EXPECT_EQ(caught([&] { huber_loss(x, 0.0, 0.0); }).text,
+            "huber_loss: delta is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  delta = 0\n"
+            "  wanted: a number above 0\n"
+            "  cure:   choose the error at which the loss becomes linear, such as 1");
+}
+
+TEST(MetricErrors, LabelsOfAnotherShape) {
+  metrics::Confusion confusion(3);
+  const Array predictions = array({0, 1, 2}), labels = array({1});  // broadcasting would accept it
+  EXPECT_EQ(caught([&] { confusion.update(predictions, labels); }).text,
+            "metrics::Confusion: the labels do not match the predictions\n"
+            "  where:  <this line>\n"
+            "  found:  [1] for [3]\n"
+            "  wanted: two arrays of the same shape\n"
+            "  cure:   pass one label for each prediction");
+}
+
 TEST(OptimizerErrors, AverageOfAnotherModel) {
   const nn::Scope scope(Key(0));
   const nn::Dense with_bias(scope / "a", 2, 2), without(scope / "b", 2, 2, false);
@@ -402,6 +447,18 @@ TEST(OptimizerErrors, AverageOfAnotherModel) {
             "  where:  <this line>\n"
             "  found:  1 leaves\n"
             "  wanted: 2 leaves\n"
+            "  cure:   begin the average as a copy of the model");
+}
+
+TEST(OptimizerErrors, AverageOfAnotherShape) {
+  const std::map<std::string, Array> now = {{"kernel", ones({2, 2})}},
+                                     old = {{"kernel", ones({2})}};
+  const Caught error = caught([&] { optim::incremental_update(now, old, 0.1); });
+  EXPECT_EQ(error.text,
+            "incremental_update: the average has another shape than the model\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2] for parameter kernel\n"
+            "  wanted: f32[2,2]\n"
             "  cure:   begin the average as a copy of the model");
 }
 

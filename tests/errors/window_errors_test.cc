@@ -91,6 +91,18 @@ TEST(WindowErrors, KernelWithoutFeatures) {
             "  cure:   reshape one of them");
 }
 
+TEST(WindowErrors, DilatedKernelIsLargerThanTheImage) {
+  const Array images = ones({1, 5, 5, 3}), kernel = ones({4, 4, 3, 8});
+  const ConvOptions dilated{.kernel_dilation = {3, 3}};
+  const Caught error = caught([&] { conv(images, kernel, dilated); });
+  EXPECT_EQ(error.text,
+            "conv: dimension 0 of the window does not fit: 10 elements in 5\n"
+            "  where:  <this line>\n"
+            "  found:  f32[1,5,5,3], f32[4,4,3,8]\n"
+            "  wanted: a window of 1 or more elements that fits in the array\n"
+            "  cure:   use a smaller kernel, or pad the array first");
+}
+
 TEST(WindowErrors, KernelIsLargerThanTheImage) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { conv(images, ones({9, 9, 3, 8})); });

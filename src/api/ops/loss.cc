@@ -251,6 +251,11 @@ Array sigmoid_binary_cross_entropy(Operand logits, Operand labels) {
 
 Array huber_loss(Operand predictions, Operand targets, double delta) {
   const CallScope scope(predictions.where);
+  if (!(delta > 0)) {
+    detail::fail("huber_loss", "delta is not valid", fmt::format("delta = {}", delta),
+                 "a number above 0",
+                 "choose the error at which the loss becomes linear, such as 1");
+  }
   const Array error = predictions - targets;
   // Without abs, whose derivative is 0 at 0, the second derivative is right there too.
   const Array clipped = clamp(-delta, error, delta);

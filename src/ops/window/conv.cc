@@ -138,7 +138,8 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
         num_windows(room, size, c.attributes.ints("dilation")[i], c.attributes.ints("stride")[i]);
     if (count >= 1 && size >= 1) continue;
     c.fail("dimension " + std::to_string(i) + " of the window does not fit: " +
-               std::to_string(size) + " elements in " + std::to_string(room),
+               std::to_string(extent_of(size, c.attributes.ints("dilation")[i])) + " elements in " +
+               std::to_string(room),
            "a window of 1 or more elements that fits in the array",
            "use a smaller kernel, or pad the array first");
   }
