@@ -167,13 +167,15 @@ class Tracer {
 
   void check_options() const {
     const std::size_t count = walk_.item_ends().size();
-    if (options_.in_shardings.size() > count) {
-      throw UserError(
-          {.what = name() + ": in_shardings has too many entries",
-           .where = where_,
-           .found = fmt::format("{} entries", options_.in_shardings.size()),
-           .wanted = fmt::format("at most {}, one per argument", count),
-           .cure = "give one Shardings per argument; Shardings() leaves the choice open"});
+    const std::size_t num_shardings = options_.in_shardings.size();
+    if (num_shardings != 0 && num_shardings != count) {
+      throw UserError({.what = fmt::format("{}: in_shardings has too {} entries", name(),
+                                           num_shardings < count ? "few" : "many"),
+                       .where = where_,
+                       .found = std::to_string(num_shardings),
+                       .wanted = fmt::format("{}, one per argument", count),
+                       .cure = "give one Shardings per argument; Shardings() leaves the choice "
+                               "open. Leave out in_shardings to leave all choices open"});
     }
     for (int number : options_.donate_argnums) {
       if (number >= 0 && static_cast<std::size_t>(number) < count) continue;

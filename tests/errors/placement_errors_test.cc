@@ -150,9 +150,35 @@ TEST(PlacementErrors, TooManyInShardings) {
   EXPECT_EQ(error.text,
             "jit: in_shardings has too many entries\n"
             "  where:  <this line>\n"
-            "  found:  2 entries\n"
-            "  wanted: at most 1, one per argument\n"
-            "  cure:   give one Shardings per argument; Shardings() leaves the choice open");
+            "  found:  2\n"
+            "  wanted: 1, one per argument\n"
+            "  cure:   give one Shardings per argument; Shardings() leaves the choice open. Leave "
+            "out in_shardings to leave all choices open");
+}
+
+TEST(PlacementErrors, TooFewInShardings) {
+  const NamedSharding all(grid(), P{});
+  auto f = jit([](Array v, Array w) { return v + w; }, {.in_shardings = {all}, .name = "f"});
+  const Array x = ones({8});
+  const Caught error = caught([&] { f(x, x); });
+  const std::string wanted =
+      "jit(f): in_shardings has too few entries\n"
+      "  where:  <this line>\n"
+      "  found:  1\n"
+      "  wanted: 2, one per argument\n"
+      "  cure:   give one Shardings per argument; Shardings() leaves the choice open. Leave out "
+      "in_shardings to leave all choices open";
+  EXPECT_EQ(error.text, wanted);
+  EXPECT_EQ(caught([&] { f.lower(x, x); }).text, wanted);
+}
+
+TEST(PlacementErrors, AnEmptyShardingsLeavesTheChoiceOpen) {
+  const NamedSharding split(grid(), P{"data"});
+  const auto f =
+      jit([](Array v, Array w) { return std::pair(v, w); }, {.in_shardings = {split, Shardings()}});
+  const auto [v, w] = f(ones({8}), ones({8}));
+  EXPECT_EQ(v.sharding(), split);
+  EXPECT_EQ(w.sharding(), NamedSharding(grid(), P{}));
 }
 
 TEST(PlacementErrors, OutShardingOfNoLeaf) {

@@ -34,11 +34,9 @@ void call_with_other_in_sharding() {
   jit([](Array v) { return twice(v); }, {.in_shardings = {NamedSharding(grid(), P{"data"})}})(x);
 }
 
-void call_with_another_tree() {
-  Shardings one;
-  one.set("0", NamedSharding(grid(), P{}));
-  jit([](std::pair<Array, Array> v) { return v.first + v.second; },
-      {.in_shardings = {one}})(std::pair(ones({2}), ones({2})));
+void call_with_too_few_in_shardings() {
+  jit([](Array v, Array w) { return v + w; }, {.in_shardings = {NamedSharding(grid(), P{})}})(
+      ones({8, 16}), ones({8, 16}));
 }
 
 void use_donated() {
@@ -79,7 +77,7 @@ Mistakes mistakes() {
        [] {
          call_with_out_sharding(ones({8}), P{"data", "model"}, false);
        }},
-      {"jit in_shardings tree mismatch", call_with_another_tree},
+      {"jit in_shardings tree mismatch", call_with_too_few_in_shardings},
       {"jit in_shardings vs committed arg mismatch", call_with_other_in_sharding},
       {"jit args on meshes with other device order", call_on_two_orders},
       {"donated buffer reuse", use_donated},
