@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <thread>
 
 #include <tessera/error.h>
 
@@ -10,17 +11,44 @@
 
 namespace tessera::detail {
 
+namespace {
+
+/// For a traced array that no trace of this thread may use.
+[[noreturn]] void fail_foreign(const Array& array, const Span& where) {
+  const std::thread::id thread = array.node()->trace->thread();
+  const std::string found = "a traced " + describe(array) + " of a function that ";
+  if (thread == std::thread::id()) {
+    throw UserError({.what = "a traced array was used after its function had been traced",
+                     .where = where,
+                     .found = found + "has returned",
+                     .wanted = "an array of the function that is being traced, or a concrete array",
+                     .cure = "return the array from the traced function; do not store it in a "
+                             "variable declared outside"});
+  }
+  if (thread != std::this_thread::get_id()) {
+    throw UserError({.what = "a traced array was used on another thread",
+                     .where = where,
+                     .found = found + "another thread is tracing",
+                     .wanted = "ops on the thread that began the trace",
+                     .cure = "call all ops of a traced function on the thread that called it; to "
+                             "use several threads, call jitted functions from each of them"});
+  }
+  throw UserError({.what = "a traced array was used by a function that is lowered on its own",
+                   .where = where,
+                   .found = found + "is still being traced",
+                   .wanted = "a concrete or abstract array",
+                   .cure = "call the jitted function instead of lower() or compile(), or lower it "
+                           "outside of the traced function"});
+}
+
+}  // namespace
+
 ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
   const NodePtr& node = node_of(array, where);
   if (node->is_traced()) {
     if (node->trace.get() == &trace) return node->value;
     if (trace::is_active(*node->trace)) return trace.capture(node, node->type);
-    throw UserError({.what = "a traced array was used after its function had been traced",
-                     .where = where,
-                     .found = "a traced " + describe(array) + " of a function that has returned",
-                     .wanted = "an array of the function that is being traced, or a concrete array",
-                     .cure = "return the array from the traced function; do not store it in a "
-                             "variable declared outside"});
+    fail_foreign(array, where);
   }
   tiles_of(array, where);  // throws unless concrete and not donated
   return trace.capture(node, node->type);

@@ -48,8 +48,14 @@ ir::Function Trace::finish(std::vector<ir::ValueId> outputs) {
   return std::move(function_);
 }
 
-Tracing::Tracing(std::shared_ptr<Trace> trace) { stack().push_back(std::move(trace)); }
-Tracing::~Tracing() { stack().pop_back(); }
+Tracing::Tracing(std::shared_ptr<Trace> trace) : trace_(*trace) {
+  trace_.thread_ = std::this_thread::get_id();
+  stack().push_back(std::move(trace));
+}
+Tracing::~Tracing() {
+  trace_.thread_ = std::thread::id();
+  stack().pop_back();
+}
 
 std::shared_ptr<Trace> innermost() { return stack().empty() ? nullptr : stack().back(); }
 

@@ -4,10 +4,12 @@
 // (an array, or a value of an outer trace) that a traced function uses becomes a hidden input.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -36,12 +38,16 @@ class Trace {
   ir::Builder& builder() { return builder_; }
   /// Ends the trace. Its values must not be used any more.
   ir::Function finish(std::vector<ir::ValueId> outputs);
+  /// The thread that is tracing; none if the trace has ended.
+  std::thread::id thread() const { return thread_; }
 
  private:
+  friend class Tracing;
   ir::Function function_;
   ir::Builder builder_;
   std::vector<std::shared_ptr<const void>> captured_;
   std::unordered_map<const void*, ir::ValueId> capture_ids_;
+  std::atomic<std::thread::id> thread_;
 };
 
 /// Makes a trace the innermost one of this thread as long as this object exists.
@@ -51,6 +57,9 @@ class Tracing {
   ~Tracing();
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
+
+ private:
+  Trace& trace_;
 };
 
 /// nullptr if this thread is not tracing.

@@ -39,6 +39,18 @@ TEST(Trace, EachThreadHasAStack) {
   EXPECT_EQ(innermost(), outer);
 }
 
+TEST(Trace, KnowsItsThreadWhileItIsOpen) {
+  const auto trace = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
+  EXPECT_EQ(trace->thread(), std::thread::id());
+  {
+    const Tracing tracing(trace);
+    EXPECT_EQ(trace->thread(), std::this_thread::get_id());
+    const Outside outside;
+    EXPECT_EQ(trace->thread(), std::this_thread::get_id());
+  }
+  EXPECT_EQ(trace->thread(), std::thread::id());
+}
+
 TEST(Trace, TheOutermostCallNamesTheLine) {
   const auto first = std::source_location::current();
   const auto second = std::source_location::current();

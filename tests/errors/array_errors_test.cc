@@ -1,5 +1,6 @@
 // Arrays that cannot be read or used as asked.
 #include <gtest/gtest.h>
+#include <thread>
 
 #include <tessera/grad.h>
 #include <tessera/jit.h>
@@ -105,6 +106,42 @@ TEST(ArrayErrors, TracedArrayInALaterFunction) {
                 "  wanted: an array of the function that is being traced, or a concrete array\n"
                 "  cure:   return the array from the traced function; do not store it in a "
                 "variable declared outside");
+}
+
+TEST(ArrayErrors, TracedArrayOnAnotherThread) {
+  Caught eager, traced;
+  jit([&](Array x) {
+    std::thread([&] {
+      eager = caught([&] { x + 1; });
+      traced = caught([&] { jit([&](Array y) { return y + 1; })(x); });
+    }).join();
+    return x;
+  })(ones({2}));
+  const std::string wanted =
+      "a traced array was used on another thread\n"
+      "  where:  <this line>\n"
+      "  found:  a traced f32[2] of a function that another thread is tracing\n"
+      "  wanted: ops on the thread that began the trace\n"
+      "  cure:   call all ops of a traced function on the thread that called it; to use several "
+      "threads, call jitted functions from each of them";
+  EXPECT_EQ(eager.text, wanted);
+  EXPECT_EQ(traced.text, wanted);
+}
+
+TEST(ArrayErrors, TracedArrayInALoweredFunction) {
+  Caught error;
+  jit([&](Array x) {
+    const auto inner = jit([](Array y) { return y + 1; });
+    error = caught([&] { inner.lower(x); });
+    return inner(x);
+  })(ones({2}));
+  EXPECT_EQ(error.text,
+            "a traced array was used by a function that is lowered on its own\n"
+            "  where:  <this line>\n"
+            "  found:  a traced f32[2] of a function that is still being traced\n"
+            "  wanted: a concrete or abstract array\n"
+            "  cure:   call the jitted function instead of lower() or compile(), or lower it "
+            "outside of the traced function");
 }
 
 }  // namespace
