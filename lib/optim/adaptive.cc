@@ -1,4 +1,6 @@
 // Transformations that scale each element by the sizes of its gradients so far, and LAMB's norms.
+#include <tessera/linalg.h>
+
 #include "optim/parts.h"
 
 namespace tessera::optim {
@@ -163,13 +165,10 @@ class TrustRatio final : public Optimizer::Rule {
   Array update(const Leaf& leaf, const Array& update) const override {
     const Array of_parameter = norm(leaf.parameter);
     const Array of_update = norm(update);
-    const Array has_ratio = of_parameter > 0.0 && of_update > 0.0;
-    return update * where(has_ratio, of_parameter / of_update, 1.0);
+    const Array is_zero = equal(of_parameter, 0.0) || equal(of_update, 0.0);
+    return update * where(is_zero, 1.0, of_parameter / of_update);
   }
   std::string key() const override { return "trust ratio"; }
-
- private:
-  static Array norm(const Array& x) { return sqrt(sum(square(x))); }
 };
 
 }  // namespace

@@ -375,6 +375,42 @@ TEST(Optimizers, TrustRatiosOfZerosAreOne) {
   EXPECT_EQ(after[2].to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
+/// What scale_by_trust_ratio makes of the update of a parameter, as f32.
+std::vector<float> by_trust_ratio(const Array& parameter, const Array& update) {
+  const Optimizer tx = scale_by_trust_ratio();
+  const std::vector<Param> params = {Param(parameter, "w")};
+  State state = tx.init(params);
+  const Array after = tx.update(params, {update}, state)[0];
+  EXPECT_EQ(after.dtype(), parameter.dtype());
+  return (astype(after, DType::f32) - astype(parameter, DType::f32)).to_vector<float>();
+}
+
+// The numbers are those of optax.scale_by_trust_ratio.
+TEST(Optimizers, TrustRatiosOfBothWidths) {
+  const Array p = array({1.5F, -0.75F, 2.25F, 0.375F, -1.125F, 0.625F, 3.0F, -2.5F});
+  const Array u =
+      array({0.125F, 0.3125F, -0.4375F, 0.0625F, 0.21875F, -0.15625F, 0.375F, 0.28125F});
+  const std::vector<float> wide = {0.80521667F, 2.0130417F,  -2.8182583F, 0.40260834F,
+                                   1.4091291F,  -1.0065209F, 2.4156499F,  1.8117375F};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<float> found = by_trust_ratio(astype(p, dtype), astype(u, dtype));
+    const float tolerance = dtype == DType::f32 ? 1e-6F : 0.03F;
+    for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(found[i], wide[i], tolerance);
+  }
+}
+
+// The squares are beyond the largest f16.
+TEST(Optimizers, TrustRatiosOfLargeHalves) {
+  const Array p = astype(array({300.F, 400.F}), DType::f16);
+  const Array u = astype(array({3.F, 4.F}), DType::f16);
+  EXPECT_EQ(by_trust_ratio(p, u), (std::vector<float>{300, 400}));
+}
+
+TEST(Optimizers, TrustRatiosPassOnNaN) {
+  const Array p = array({NAN, 1.F});
+  for (const float x : by_trust_ratio(p, ones({2}))) EXPECT_TRUE(std::isnan(x));
+}
+
 TEST(Optimizers, SlotsOfOneNameAreKeptApart) {
   const std::vector<Param> params = {Param(ones({2, 2}), "kernel"), Param(ones({2}), "bias")};
   const State twice = chain({trace(0.5), trace(0.9)}).init(params);
