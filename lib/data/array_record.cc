@@ -16,6 +16,7 @@
 
 #include "data/file.h"
 #include "data/highway_hash.h"
+#include "data/varint.h"
 
 namespace tessera::data {
 
@@ -113,13 +114,9 @@ class Cursor {
     return bytes_[at_++];
   }
   std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const std::uint8_t next = byte();
-      value |= std::uint64_t{next & 0x7FU} << shift;
-      if (next < 0x80) return value;
-    }
-    file_.fail(chunk_, "a number of more than 64 bits");
+    const std::optional<std::uint64_t> value = read_varint([this] { return byte(); });
+    if (!value) file_.fail(chunk_, "a number of more than 64 bits");
+    return *value;
   }
   std::span<const std::uint8_t> part(std::uint64_t count) {
     if (count > left()) file_.fail(chunk_, "a part that is longer than its chunk");

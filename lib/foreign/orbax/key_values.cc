@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "checkpoint/disk.h"
 #include "data/crc32c.h"
 #include "data/file.h"
+#include "data/varint.h"
 #include "foreign/cursor.h"
 #include "foreign/orbax/zstd_frame.h"
 
@@ -27,13 +29,9 @@ constexpr std::uint64_t kMostPathBytes = 1 << 16;
 constexpr const char* kManifest = "/manifest.ocdbt";
 
 std::uint64_t varint(Cursor& cursor) {
-  std::uint64_t value = 0;
-  for (unsigned shift = 0; shift < 64; shift += 7) {
-    const std::uint8_t byte = cursor.byte();
-    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
-    if (byte < 0x80) return value;
-  }
-  throw BadText("a number with too many digits");
+  const std::optional<std::uint64_t> value = data::read_varint([&] { return cursor.byte(); });
+  if (!value) throw BadText("a number of more than 64 bits");
+  return *value;
 }
 
 /// `count` numbers in sequence. Each takes a byte at least.
