@@ -141,6 +141,15 @@ class Cutter {
   }
 
   void check_marks() {
+    if (options_.is_differentiated) {
+      throw UserError(
+          {.what = "treduce: the derivative is taken outside of the loop over microbatches",
+           .where = options_.where,
+           .found = "grad or value_and_grad of a function that calls treduce",
+           .wanted = "the derivative of one microbatch, so that the pipeline has its backward pass",
+           .cure = "call value_and_grad inside the function given to treduce, and return its "
+                   "results"});
+    }
     check_order();
     std::vector<bool> is_there(static_cast<std::size_t>(stages_.num_stages), false);
     for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
@@ -151,15 +160,6 @@ class Cutter {
     }
     const auto missing = std::find(is_there.begin(), is_there.end(), false);
     if (missing == is_there.end()) return;
-    if (options_.is_differentiated) {
-      throw UserError(
-          {.what = "treduce: the derivative is taken outside of the loop over microbatches",
-           .where = options_.where,
-           .found = "grad or value_and_grad of a function that calls treduce",
-           .wanted = "the derivative of one microbatch, so that the pipeline has its backward pass",
-           .cure = "call value_and_grad inside the function given to treduce, and return its "
-                   "results"});
-    }
     throw UserError({.what = "treduce: the results do not depend on every stage",
                      .where = options_.where,
                      .found = fmt::format("the result of mark_stage_end for stage {} is not used",
