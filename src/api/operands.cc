@@ -22,6 +22,12 @@ void fail(std::string_view op, const std::string& what, const std::string& found
                    .cure = cure});
 }
 
+void check_floats(std::string_view op, const Array& x, const std::string& other_cure) {
+  if (is_float(x.dtype())) return;
+  fail(op, "the array is not a float array", describe(x), "an array of f16, bf16, f32 or f64",
+       "convert it: astype(x, DType::f32)" + (other_cure.empty() ? "" : ", or " + other_cure));
+}
+
 namespace {
 
 /// Unsigned numbers from 2^63 on are negative as an i64, but not as a double.

@@ -43,6 +43,9 @@ std::int64_t checked_axis(std::string_view op, std::int64_t axis, std::int64_t r
 /// Sorted, without duplicates.
 Ints checked_axes(std::string_view op, const Axes& axes, const Array& x);
 
+/// Throws UserError unless the array has floats. `other_cure`: what to do instead of converting it.
+void check_floats(std::string_view op, const Array& x, const std::string& other_cure = {});
+
 /// Throws UserError for a shape with a negative size or too many elements.
 void check_sizes(std::string_view op, const Shape& shape);
 

@@ -49,11 +49,11 @@ TEST(DtypeErrors, MeanOfIntegers) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { mean(ids); });
   EXPECT_EQ(error.text,
-            "mean: the operand is not a float array\n"
+            "mean: the array is not a float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: bf16, f32 or f64\n"
-            "  cure:   convert it first: astype(x, DType::f32)");
+            "  wanted: an array of f16, bf16, f32 or f64\n"
+            "  cure:   convert it: astype(x, DType::f32)");
 }
 
 TEST(DtypeErrors, AnyOfIntegers) {
@@ -286,8 +286,8 @@ TEST(DtypeErrors, VarianceOfIntegers) {
             "var: the array is not a float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: an array of bf16, f32 or f64\n"
-            "  cure:   use astype(x, DType::f32)");
+            "  wanted: an array of f16, bf16, f32 or f64\n"
+            "  cure:   convert it: astype(x, DType::f32)");
 }
 
 TEST(DtypeErrors, LinspaceOfIntegers) {

@@ -43,8 +43,8 @@ TEST(StatisticsErrors, MedianOfIntegers) {
             "median: the array is not a float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: an array of bf16, f32 or f64\n"
-            "  cure:   use astype(x, DType::f32)");
+            "  wanted: an array of f16, bf16, f32 or f64\n"
+            "  cure:   convert it: astype(x, DType::f32)");
 }
 
 TEST(StatisticsErrors, Histograms) {
@@ -81,8 +81,8 @@ TEST(StatisticsErrors, Histograms) {
             "histogram: the array is not a float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: an array of bf16, f32 or f64\n"
-            "  cure:   use astype(x, DType::f32), or pass the edges");
+            "  wanted: an array of f16, bf16, f32 or f64\n"
+            "  cure:   convert it: astype(x, DType::f32), or pass the edges");
 }
 
 TEST(StatisticsErrors, CountsOfFloats) {

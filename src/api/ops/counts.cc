@@ -164,10 +164,7 @@ std::pair<Array, Array> ends_of(const Array& x, const HistogramOptions& options)
 Histogram histogram(Operand x, std::int64_t bins, const HistogramOptions& options) {
   const std::vector<Array> parts = detail::public_ops(x.where, [&]() -> std::vector<Array> {
     const Array v = as_array("histogram", x);
-    if (!is_float(v.dtype())) {
-      detail::fail("histogram", "the array is not a float array", detail::describe(v),
-                   "an array of bf16, f32 or f64", "use astype(x, DType::f32), or pass the edges");
-    }
+    detail::check_floats("histogram", v, "pass the edges");
     if (bins < 1) {
       detail::fail("histogram", "there are no bins", std::to_string(bins), "1 bin or more",
                    "pass the number of bins");

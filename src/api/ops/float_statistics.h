@@ -14,10 +14,7 @@ template <typename Compute>
 Array of_floats(const char* name, const Operand& x, const Compute& compute) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
-    if (!is_float(v.dtype())) {
-      fail(name, "the array is not a float array", describe(v), "an array of bf16, f32 or f64",
-           "use astype(x, DType::f32)");
-    }
+    check_floats(name, v);
     return with_dtype(compute(with_dtype(v, ops::sum_dtype(v.dtype()))), v.dtype());
   });
 }

@@ -112,10 +112,7 @@ Array any(Operand x, Axes axes, KeepDims keep) {
 Array mean(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("mean", x);
-    if (!is_float(v.dtype())) {
-      detail::fail("mean", "the operand is not a float array", detail::describe(v),
-                   "bf16, f32 or f64", "convert it first: astype(x, DType::f32)");
-    }
+    detail::check_floats("mean", v);
     std::int64_t count = 1;
     for (std::int64_t dim : detail::checked_axes("mean", axes, v)) {
       count *= v.shape()[static_cast<std::size_t>(dim)];
