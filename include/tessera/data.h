@@ -62,12 +62,10 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;
-  /// 0 <= record < size()
-  virtual Record read(std::int64_t record, RecordRandom& random) const = 0;
+  virtual Record read(std::int64_t record, RecordRandom& random) const = 0;  // record < size()
 };
 
 // --- the order of records
-
 inline constexpr std::int64_t endless = -1;
 
 /// The order of Grain's IndexSampler: each epoch has its own permutation of the records of a shard,
@@ -81,8 +79,7 @@ struct Order {
   std::int64_t num_shards = 1;
 
   std::int64_t shard_size() const;
-  /// The number of records in all epochs; INT64_MAX if endless.
-  std::int64_t size() const;
+  std::int64_t size() const;  // of all epochs; INT64_MAX if endless
   std::int64_t record(std::int64_t place) const;
   /// The key of the random numbers of a record: seed + place * num_shards + shard.
   std::uint64_t random_key(std::int64_t place) const;
@@ -109,8 +106,7 @@ class Dataset {
   const std::shared_ptr<const Source>& source() const { return source_; }
   const Order& order() const { return order_; }
   std::int64_t size() const { return order_.size(); }
-  /// The record at a position of the stream. Thread-safe.
-  Record read(std::int64_t place) const;
+  Record read(std::int64_t place) const;  // at a position of the stream; thread-safe
 
  private:
   std::shared_ptr<const Source> source_;
@@ -158,7 +154,6 @@ std::shared_ptr<const Change> map(F function) {
 Dataset operator|(const Dataset& dataset, std::shared_ptr<const Change> change);
 
 // --- batches
-
 enum class Remainder : std::uint8_t { keep, drop };
 inline constexpr Remainder drop_remainder = Remainder::drop;
 /// What batch() returns, for `dataset | batch(128)`.
@@ -276,21 +271,26 @@ struct Text {
   std::vector<std::uint8_t> held_out;  // the last tenth, never trained on
 };
 /// Throws UserError if the file cannot be read, or is too short for two windows of `length` bytes.
-Text read_text(const std::string& path, std::int64_t length);
+Text read_text(const std::string& path, std::int64_t length,
+               std::source_location where = std::source_location::current());
 /// Consecutive, non-overlapping windows of `length` bytes, in the order of the text.
-Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length);
+Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length,
+                           std::source_location where = std::source_location::current());
 /// The same sequences, in a random order that depends only on the seed.
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed);
 
 /// GPT-2's byte-level tokens, with the ids of Hugging Face's tokenizers; no special tokens.
 class BytePairTokenizer {
  public:
-  BytePairTokenizer(const std::string& vocab, const std::string& merges);
+  BytePairTokenizer(const std::string& vocab, const std::string& merges,
+                    std::source_location where = std::source_location::current());
   std::int64_t size() const;  // all ids are below this
   /// Throws UserError if the text is not UTF-8, or has a byte without a token.
-  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::vector<std::int32_t> encode(
+      std::string_view text, std::source_location where = std::source_location::current()) const;
   /// The bytes of the tokens; a character may be cut at either end. Throws UserError for other ids.
-  std::string decode(std::span<const std::int32_t> ids) const;
+  std::string decode(std::span<const std::int32_t> ids,
+                     std::source_location where = std::source_location::current()) const;
 
  private:
   struct Tables;

@@ -87,6 +87,7 @@ struct BytePairTokenizer::Tables {
 
   void read_vocab(const std::string& path);
   void read_merges(const std::string& path);
+  std::vector<std::int32_t> encode(std::string_view text) const;
   std::vector<std::int32_t> encode_word(std::string_view word) const;
 
  private:
@@ -150,11 +151,14 @@ void BytePairTokenizer::Tables::read_merges(const std::string& path) {
   }
 }
 
-BytePairTokenizer::BytePairTokenizer(const std::string& vocab, const std::string& merges) {
-  auto tables = std::make_shared<Tables>();
-  tables->read_vocab(vocab);
-  tables->read_merges(merges);
-  tables_ = std::move(tables);
+BytePairTokenizer::BytePairTokenizer(const std::string& vocab, const std::string& merges,
+                                     std::source_location where) {
+  tables_ = at_line(where, [&] {
+    auto tables = std::make_shared<Tables>();
+    tables->read_vocab(vocab);
+    tables->read_merges(merges);
+    return tables;
+  });
 }
 
 std::int64_t BytePairTokenizer::size() const {
@@ -305,25 +309,32 @@ std::vector<std::int32_t> BytePairTokenizer::Tables::encode_word(std::string_vie
   return WordMerger(merges, bytes).merged();
 }
 
-std::vector<std::int32_t> BytePairTokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> BytePairTokenizer::Tables::encode(std::string_view text) const {
   std::unordered_map<std::string_view, std::vector<std::int32_t>> known;  // words of this text
   std::vector<std::int32_t> ids;
   Words words(text);
   while (!words.is_at_end()) {
     const std::string_view word = words.next();
     const auto [place, is_new] = known.try_emplace(word);
-    if (is_new) place->second = tables_->encode_word(word);
+    if (is_new) place->second = encode_word(word);
     ids.insert(ids.end(), place->second.begin(), place->second.end());
   }
   return ids;
 }
 
-std::string BytePairTokenizer::decode(std::span<const std::int32_t> ids) const {
+std::vector<std::int32_t> BytePairTokenizer::encode(std::string_view text,
+                                                    std::source_location where) const {
+  return at_line(where, [&] { return tables_->encode(text); });
+}
+
+std::string BytePairTokenizer::decode(std::span<const std::int32_t> ids,
+                                      std::source_location where) const {
   std::string text;
   for (const std::int32_t id : ids) {
     const bool is_known = id >= 0 && id < size() && tables_->tokens[static_cast<std::size_t>(id)];
     if (!is_known) {
       throw UserError({.what = "BytePairTokenizer: the vocabulary does not have this id",
+                       .where = where,
                        .found = std::to_string(id),
                        .wanted = "ids from 0 to " + std::to_string(size() - 1),
                        .cure = "use the vocabulary of the model that made the ids"});

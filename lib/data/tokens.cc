@@ -82,7 +82,9 @@ Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_
   return Tokens(std::move(tokens), length, where);
 }
 
-Text read_text(const std::string& path, std::int64_t length) {
+namespace {
+
+std::vector<std::uint8_t> read_text_file(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_type type = std::filesystem::status(path, error).type();
   using std::filesystem::file_type;
@@ -94,12 +96,18 @@ Text read_text(const std::string& path, std::int64_t length) {
                      .wanted = "a text file, which can be read again when the run is resumed",
                      .cure = "write the text to a file first, and give that file"});
   }
-  const std::vector<std::uint8_t> bytes =
-      read_file(path, "text", "a readable text file",
-                "check the path; every Debian system has /usr/share/common-licenses/GPL-3");
+  return read_file(path, "text", "a readable text file",
+                   "check the path; every Debian system has /usr/share/common-licenses/GPL-3");
+}
+
+}  // namespace
+
+Text read_text(const std::string& path, std::int64_t length, std::source_location where) {
+  const std::vector<std::uint8_t> bytes = at_line(where, [&] { return read_text_file(path); });
   const std::size_t cut = bytes.size() - bytes.size() / 10;
   if (bytes.size() - cut < static_cast<std::size_t>(length) + 1) {
     throw UserError({.what = "text: the file is too short",
+                     .where = where,
                      .found = path + " with " + std::to_string(bytes.size()) + " bytes",
                      .wanted = "at least " + std::to_string(10 * (length + 1)) +
                                " bytes, so that the last tenth is longer than a sequence",
@@ -109,11 +117,12 @@ Text read_text(const std::string& path, std::int64_t length) {
   return {.train = {bytes.begin(), middle}, .held_out = {middle, bytes.end()}};
 }
 
-Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length) {
-  check_length(length, {});
+Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length,
+                           std::source_location where) {
+  check_length(length, where);
   const std::size_t whole = text.size() / static_cast<std::size_t>(length);
   const auto used = text.first(whole * static_cast<std::size_t>(length));
-  return Tokens({used.begin(), used.end()}, length);
+  return Tokens({used.begin(), used.end()}, length, where);
 }
 
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed) {

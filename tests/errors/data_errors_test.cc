@@ -446,6 +446,7 @@ TEST(TokenErrors, TextThatIsNotUtf8) {
   const Caught error = caught([&] { small_tokenizer().encode("ab\xc3"); });
   EXPECT_EQ(error.text,
             "BytePairTokenizer: the text is not UTF-8\n"
+            "  where:  <this line>\n"
             "  found:  invalid bytes at position 2\n"
             "  wanted: text in UTF-8\n"
             "  cure:   convert it, for example with iconv -t UTF-8");
@@ -455,6 +456,7 @@ TEST(TokenErrors, ByteWithoutAToken) {
   const Caught error = caught([&] { small_tokenizer().encode("abc"); });
   EXPECT_EQ(error.text,
             "BytePairTokenizer: the vocabulary cannot express this text\n"
+            "  where:  <this line>\n"
             "  found:  byte 99, which has no token\n"
             "  wanted: a vocabulary with a token for each of the 256 bytes\n"
             "  cure:   use another vocabulary, or leave the character out");
@@ -464,6 +466,7 @@ TEST(TokenErrors, IdThatIsNone) {
   const Caught error = caught([&] { small_tokenizer().decode(std::vector<std::int32_t>{3}); });
   EXPECT_EQ(error.text,
             "BytePairTokenizer: the vocabulary does not have this id\n"
+            "  where:  <this line>\n"
             "  found:  3\n"
             "  wanted: ids from 0 to 2\n"
             "  cure:   use the vocabulary of the model that made the ids");
@@ -479,14 +482,16 @@ TEST(StreamErrors, NegativeNumberOfRandomSequences) {
 }
 
 TEST(TokenErrors, SequencesOfNoLength) {
-  EXPECT_EQ(caught([] {
-              data::Tokens({1, 2}, 0);
-            }).text,
-            "Tokens: the length of the sequences is not positive\n"
-            "  where:  <this line>\n"
-            "  found:  0\n"
-            "  wanted: 1 or more\n"
-            "  cure:   give the number of tokens of one sequence");
+  const std::string wanted =
+      "Tokens: the length of the sequences is not positive\n"
+      "  where:  <this line>\n"
+      "  found:  0\n"
+      "  wanted: 1 or more\n"
+      "  cure:   give the number of tokens of one sequence";
+  const std::vector<std::int32_t> tokens = {1, 2};
+  EXPECT_EQ(caught([&] { data::Tokens(tokens, 0); }).text, wanted);
+  const std::vector<std::uint8_t> text = {1, 2};
+  EXPECT_EQ(caught([&] { data::consecutive_windows(text, 0); }).text, wanted);
 }
 
 TEST(TokenErrors, LastSequenceIsNotWhole) {
@@ -519,15 +524,33 @@ TEST(TokenErrors, MergeOfUnknownTokens) {
   small_tokenizer();
   const std::string merges = folder + "bad_merges.txt";
   testing::write_file(merges, "a b\nb a\n");
-  const Caught error =
-      caught([&] { data::BytePairTokenizer(folder + "small_vocab.json", merges); });
+  const std::string vocab = folder + "small_vocab.json";
+  const Caught error = caught([&] { data::BytePairTokenizer(vocab, merges); });
   EXPECT_EQ(error.text,
             "BytePairTokenizer: the file is damaged or belongs to another tokenizer\n"
+            "  where:  <this line>\n"
             "  found:  " +
                 merges +
                 ": line 2: the vocabulary does not have one of the tokens\n"
                 "  wanted: two tokens of the vocabulary on each line\n"
                 "  cure:   copy the file again from its source");
+}
+
+TEST(TokenErrors, NoMerges) {
+  const std::string folder = ::testing::TempDir();
+  small_tokenizer();
+  const std::string vocab = folder + "small_vocab.json";
+  const std::string merges = folder + "no_merges.txt";
+  const Caught error = caught([&] { data::BytePairTokenizer(vocab, merges); });
+  EXPECT_EQ(error.text,
+            "BytePairTokenizer: the file cannot be read\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                merges +
+                ": No such file or directory\n"
+                "  wanted: the merges of a tokenizer\n"
+                "  cure:   check the path; vocab.json and merges.txt are beside the weights of "
+                "GPT-2");
 }
 
 }  // namespace

@@ -234,6 +234,7 @@ TEST(DataErrors, NoFile) {
   const Caught error = caught([] { data::read_text("/no/such/file.txt", 8); });
   EXPECT_EQ(error.text,
             "text: the file cannot be read\n"
+            "  where:  <this line>\n"
             "  found:  /no/such/file.txt: No such file or directory\n"
             "  wanted: a readable text file\n"
             "  cure:   check the path; every Debian system has /usr/share/common-licenses/GPL-3");
@@ -337,10 +338,11 @@ TEST(SettingErrors, NoPassOfThatName) {
 }
 
 TEST(DataErrors, WindowsAreLongerThanTheText) {
-  const std::string text =
-      caught([&] { data::read_text("tests/errors/inputs/short.txt", 8); }).text;
+  const std::string path = "tests/errors/inputs/short.txt";
+  const std::string text = caught([&] { data::read_text(path, 8); }).text;
   EXPECT_EQ(text,
             "text: the file is too short\n"
+            "  where:  <this line>\n"
             "  found:  tests/errors/inputs/short.txt with 43 bytes\n"
             "  wanted: at least 90 bytes, so that the last tenth is longer than a sequence\n"
             "  cure:   use a longer text or shorter sequences: --seq");

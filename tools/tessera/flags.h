@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,8 @@ optim::Optimizer optimizer_of(const TrainFlags& flags);
 double learning_rate_at(const TrainFlags& flags, std::int64_t step);
 /// The optimiser flags as JSON, for the report.
 nlohmann::json optimizer_config(const TrainFlags& flags);
+/// For errors that name a file or a flag instead of a line.
+constexpr std::source_location kNowhere;
 /// The same error with a message that names the flag `name` instead of a function.
 UserError told_of(const std::string& name, const UserError& error);
 /// The mesh that --mesh describes; throws UserError.

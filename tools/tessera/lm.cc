@@ -108,7 +108,7 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
                                          static_cast<std::int32_t>(flags.model.vocab)),
             .held_out = {}};
   }
-  const data::Text text = data::read_text(flags.text, flags.model.seq);
+  const data::Text text = data::read_text(flags.text, flags.model.seq, kNowhere);
   char line[160];
   std::snprintf(line, sizeof(line),
                 "text       %zu bytes to train on; the %zu bytes after them are held out",

@@ -16,9 +16,6 @@ namespace tessera::cli {
 
 namespace {
 
-/// Errors name the flags instead of a line.
-constexpr std::source_location kNowhere;
-
 struct VitFlags : TrainFlags {
   VitFlags() {
     mesh = "batch=4,model=2";

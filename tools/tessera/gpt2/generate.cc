@@ -29,7 +29,7 @@ std::string read_folder_file(const std::string& folder, const std::string& name)
 }
 
 data::BytePairTokenizer read_tokenizer(const std::string& folder, std::int64_t vocab) {
-  data::BytePairTokenizer tokenizer(folder + "/vocab.json", folder + "/merges.txt");
+  data::BytePairTokenizer tokenizer(folder + "/vocab.json", folder + "/merges.txt", kNowhere);
   if (tokenizer.size() <= vocab) return tokenizer;
   throw UserError({.what = "gpt2: the vocabulary has more tokens than the model",
                    .found = folder + ": vocab.json has ids up to " +
@@ -102,7 +102,7 @@ void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
     return;
   }
   // A model may have more logits than the vocabulary has tokens, because its rows are padded.
-  if (id < tokenizer.size()) sequence.text += tokenizer.decode(std::span(&id, 1));
+  if (id < tokenizer.size()) sequence.text += tokenizer.decode(std::span(&id, 1), kNowhere);
   std::size_t cut = sequence.text.size();
   for (const std::string& stop : flags.stop) cut = std::min(cut, sequence.text.find(stop));
   sequence.is_done = cut < sequence.text.size();

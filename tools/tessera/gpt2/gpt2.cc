@@ -99,7 +99,7 @@ TokenizedText tokenized(const Gpt2Flags& flags, std::int64_t length, std::int64_
                      .cure = "add --text FILE"});
   }
   const data::BytePairTokenizer tokenizer = read_tokenizer(flags.folder(), vocab);
-  data::Text text = data::read_text(flags.text, length);
+  data::Text text = data::read_text(flags.text, length, kNowhere);
   // A character that the cut divides goes to the first part.
   const auto is_inner = [](std::uint8_t byte) { return (byte & 0xC0U) == 0x80U; };
   const auto whole = std::find_if_not(text.held_out.begin(), text.held_out.end(), is_inner);
