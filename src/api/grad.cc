@@ -108,7 +108,7 @@ Traced trace_body(const Walk& wrt, Body& body, bool has_loss, const Span& where)
   }
   std::vector<ir::ValueId> outputs;
   {
-    const trace::Tracing tracing(trace);
+    const trace::Tracing tracing(trace, where);
     const Watching watching(*trace, looks_at(outer));
     traced.result = body.call(tracers);
     const Walk result = body.walk_result(traced.result.get(), Walk::Want::leaves);
@@ -308,7 +308,7 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
     tracers.push_back(make_traced(trace, trace->add_input(node_of(*leaf.array, span)->type)));
     tracers.back().node()->info = leaf.info();
   }
-  const trace::Tracing tracing(trace);
+  const trace::Tracing tracing(trace, span);
   std::shared_ptr<void> result = body.call(tracers);
   std::vector<Array> abstract;
   const Walk leaves = body.walk_result(result.get(), Walk::Want::leaves);

@@ -115,6 +115,7 @@ class Tracer {
 
   /// Calls the function as it is, on the mesh and with the shardings of its arguments and results.
   Outcome call_op_by_op() {
+    const trace::Depth depth(where_);
     check_options();
     check_groups();
     choose_mesh();
@@ -314,7 +315,7 @@ class Tracer {
                            .auto_stages = options_.auto_stages};
     }
     {
-      const trace::Tracing tracing(trace);
+      const trace::Tracing tracing(trace, where_);
       const PipelineTracing pipeline(scope_of_pipeline ? &*scope_of_pipeline : nullptr);
       result = body_.call(tracers);
       Walk leaves = body_.walk_result(result.get(), Walk::Want::paths);

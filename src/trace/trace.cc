@@ -48,7 +48,7 @@ ir::Function Trace::finish(std::vector<ir::ValueId> outputs) {
   return std::move(function_);
 }
 
-Tracing::Tracing(std::shared_ptr<Trace> trace) : trace_(*trace) {
+Tracing::Tracing(std::shared_ptr<Trace> trace, const Span& where) : depth_(where), trace_(*trace) {
   trace_.thread_ = std::this_thread::get_id();
   stack().push_back(std::move(trace));
 }

@@ -15,6 +15,7 @@
 
 #include "ir/builder.h"
 #include "ir/ir.h"
+#include "trace/depth.h"
 
 namespace tessera::trace {
 
@@ -53,12 +54,14 @@ class Trace {
 /// Makes a trace the innermost one of this thread as long as this object exists.
 class Tracing {
  public:
-  explicit Tracing(std::shared_ptr<Trace> trace);
+  /// Throws UserError if this thread is tracing too many functions inside each other.
+  Tracing(std::shared_ptr<Trace> trace, const Span& where);
   ~Tracing();
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
 
  private:
+  Depth depth_;
   Trace& trace_;
 };
 

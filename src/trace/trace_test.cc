@@ -26,10 +26,10 @@ TEST(Trace, CapturesOnceAndRecords) {
 TEST(Trace, EachThreadHasAStack) {
   const auto outer = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
   EXPECT_EQ(innermost(), nullptr);
-  const Tracing tracing(outer);
+  const Tracing tracing(outer, Span());
   {
     const auto inner = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
-    const Tracing nested(inner);
+    const Tracing nested(inner, Span());
     EXPECT_EQ(innermost(), inner);
     EXPECT_TRUE(is_active(*outer));
     std::thread([&] { EXPECT_FALSE(is_active(*outer)); }).join();
@@ -43,7 +43,7 @@ TEST(Trace, KnowsItsThreadWhileItIsOpen) {
   const auto trace = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
   EXPECT_EQ(trace->thread(), std::thread::id());
   {
-    const Tracing tracing(trace);
+    const Tracing tracing(trace, Span());
     EXPECT_EQ(trace->thread(), std::this_thread::get_id());
     const Outside outside;
     EXPECT_EQ(trace->thread(), std::this_thread::get_id());

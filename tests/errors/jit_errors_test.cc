@@ -1,5 +1,6 @@
 // Mistakes in calls of compiled functions and in what they are given.
 #include <cmath>
+#include <functional>
 #include <gtest/gtest.h>
 #include <regex>
 
@@ -7,6 +8,7 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
+#include "tests/cases/with_stack.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
@@ -297,6 +299,25 @@ TEST(JitErrors, MoreTracesThanAllowed) {
             "it a Scalar or an Array if it changes from call to call\n"
             "  wanted: at most 1\n"
             "  cure:   pass arguments of the same kind in each call, or raise max_traces");
+}
+
+TEST(JitErrors, EndlessRecursion) {
+  Caught error;
+  std::string line;
+  testing::with_stack(std::size_t{64} << 20, [&] {
+    line = line_of(1);
+    const std::function<Array(Array)> f = [&](const Array& x) { return jit(f)(x); };
+    error = caught([&] { f(ones({})); });
+  });
+  EXPECT_EQ(error.text,
+            "too many functions are traced inside each other\n"
+            "  where:  " +
+                line +
+                "\n"
+                "  found:  257\n"
+                "  wanted: at most 256\n"
+                "  cure:   replace the recursion by a loop such as scan(), or call the inner "
+                "functions directly, without jit and other transformations");
 }
 
 }  // namespace

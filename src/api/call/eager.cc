@@ -192,7 +192,7 @@ class OpCall {
     }
     std::vector<ir::ValueId> outputs;
     {
-      const trace::Tracing tracing(trace);
+      const trace::Tracing tracing(trace, where);
       outputs.push_back(lift(*trace, body(inputs), where));
     }
     ir::Function function = trace->finish(std::move(outputs));
@@ -268,7 +268,7 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
   auto trace = std::make_shared<trace::Trace>(mesh, settings.grains, settings.numerics);
   std::vector<ir::ValueId> outputs;
   {
-    const trace::Tracing tracing(trace);
+    const trace::Tracing tracing(trace, where);
     for (const Array& output : body()) outputs.push_back(lift(*trace, output, where));
   }
   std::vector<Array> arrays;

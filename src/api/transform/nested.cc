@@ -21,7 +21,7 @@ Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& wher
   Nested nested;
   std::vector<ir::ValueId> outputs;
   {
-    const trace::Tracing tracing(trace);
+    const trace::Tracing tracing(trace, where);
     const Watching watching(*trace, std::move(sights.inputs), std::move(sights.level));
     nested.result = body.call(tracers);
     Walk result = body.walk_result(nested.result.get(), Walk::Want::paths);
