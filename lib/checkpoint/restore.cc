@@ -75,8 +75,8 @@ std::string cure_of(const Index& index, const std::string& path,
                     const std::vector<RestoreTarget>& targets, bool has_missing, bool has_others) {
   const std::string subtree = has_missing ? subtree_with(index, targets) : "";
   if (!subtree.empty()) return "restore a part of the checkpoint: {.subtree = \"" + subtree + "\"}";
-  std::string cure =
-      "restore with the sizes and dtypes that were saved; `tessera checkpoint ls " + path + "` lists them";
+  std::string cure = "restore with the sizes and dtypes that were saved; `tessera checkpoint ls " +
+                     path + "` lists them";
   if (has_missing)
     cure += "; {.ignore_missing = true} keeps the values of the target for what was not saved";
   if (has_others) cure += "; {.ignore_others = true} leaves out what the target does not have";

@@ -54,7 +54,8 @@ TEST(CheckpointErrors, OfAnotherModel) {
                 ": it does not have c f32[3]; it has w f32[4] instead of f32[4,2]; "
                 "it also has b i32[2]\n"
                 "  wanted: the 2 arrays of the target\n"
-                "  cure:   restore with the sizes and dtypes that were saved; `tessera checkpoint ls " +
+                "  cure:   restore with the sizes and dtypes that were saved; "
+                "`tessera checkpoint ls " +
                 run +
                 "` lists them; {.ignore_missing = true} keeps the values of the target for what "
                 "was not saved; {.ignore_others = true} leaves out what the target does not have");

@@ -419,7 +419,7 @@ TEST(LayerErrors, FeaturesOfAttention) {
             "  cure:   leave qkv_features and kv_features out to use those of the layer");
 }
 
-TEST(LossErrors, DeltaOfHuber) {
+TEST(SettingErrors, DeltaOfHuber) {
   const Array x = ones({2});
   EXPECT_EQ(caught([&] { huber_loss(x, 0.0, 0.0); }).text,
             "huber_loss: delta is not valid\n"
@@ -429,7 +429,7 @@ TEST(LossErrors, DeltaOfHuber) {
             "  cure:   choose the error at which the loss becomes linear, such as 1");
 }
 
-TEST(MetricErrors, LabelsOfAnotherShape) {
+TEST(ShapeErrors, LabelsOfAnotherShape) {
   metrics::Confusion confusion(3);
   const Array predictions = array({0, 1, 2}), labels = array({1});  // broadcasting would accept it
   EXPECT_EQ(caught([&] { confusion.update(predictions, labels); }).text,

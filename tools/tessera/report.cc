@@ -17,9 +17,9 @@
 #include <tessera/profile.h>
 
 #include "tools/cli/output_file.h"
+#include "tools/cli/size_text.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/streams.h"
-#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

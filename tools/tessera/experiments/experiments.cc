@@ -12,6 +12,7 @@
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "tools/cli/size_text.h"
 #include "tools/cli/streams.h"
 #include "tools/tessera/commands.h"
 #include "tools/tessera/experiments/child.h"
@@ -19,7 +20,6 @@
 #include "tools/tessera/flags.h"
 #include "tools/tessera/machine/machine.h"
 #include "tools/tessera/report.h"
-#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

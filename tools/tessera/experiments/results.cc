@@ -9,9 +9,9 @@
 #include <tessera/error.h>
 
 #include "tools/cli/output_file.h"
+#include "tools/cli/size_text.h"
 #include "tools/tessera/pictures/chart.h"
 #include "tools/tessera/report.h"
-#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tools/cli/size_text.h"
 #include "tools/tessera/pictures/picture.h"
-#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 

@@ -7,9 +7,9 @@
 
 #include "quantity.h"
 #include "rates.h"
+#include "tools/cli/size_text.h"
 #include "tools/cli/streams.h"
 #include "tools/tessera/report.h"
-#include "tools/tessera/size_text.h"
 
 namespace tessera::cli {
 
