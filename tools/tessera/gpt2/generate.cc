@@ -2,6 +2,7 @@
 
 #include "gpt2/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -244,8 +245,18 @@ void check_sampling(const nn::SamplingOptions& sampling) {
                    .cure = "write for example --top-p 0.9"});
 }
 
+/// An empty text is part of every continuation, so nothing would be generated.
+void check_stop(const std::vector<std::string>& stop) {
+  if (std::find(stop.begin(), stop.end(), "") == stop.end()) return;
+  throw UserError({.what = "--stop: the text is empty",
+                   .found = "\"\"",
+                   .wanted = "a text that ends a continuation",
+                   .cure = "write for example --stop '.', or leave --stop out"});
+}
+
 void run_generate(const GenerateFlags& flags) {
   check_sampling(flags.sampling);
+  check_stop(flags.stop);
   const Mesh mesh = mesh_of(flags, generate_info());
   run_on_devices(flags, mesh, 1, [&] {
     apply(flags);
