@@ -23,7 +23,7 @@ struct Names {
   Key key;
   Mesh mesh;
   nn::Scope scope;
-  Model model, grads;
+  Model model, grads, average;
   optim::Optimizer tx;
   TrainState<Model> state;
   data::Dataset dataset;

@@ -6,8 +6,8 @@ BEGIN {
   print "namespace tessera::coming_from {\n"
   print "void every_snippet(Names names);"
   print "void every_snippet(Names names) {"
-  print "  auto& [x, y, w, table, ids, labels, key, mesh, scope, model, grads, tx, state, dataset,"
-  print "         program] = names;"
+  print "  auto& [x, y, w, table, ids, labels, key, mesh, scope, model, grads, average, tx,"
+  print "         state, dataset, program] = names;"
 }
 !/^\|/ { in_table = 0; next }
 /\| Tessera \|$/ { in_table = 1; next }
