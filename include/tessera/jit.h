@@ -8,8 +8,8 @@
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
 // settings. Captured arrays are read when it is traced; later assignments have no effect. Inside
-// another traced function, a jitted function becomes a call and its options are ignored. Several
-// threads may call jitted functions.
+// another traced function, a jitted function becomes a call and its options are ignored; at most
+// 256 functions may be traced inside each other. Several threads may call jitted functions.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ struct AutoStages {
 
 /// Options of jit.
 struct JitOptions {
-  std::vector<Shardings> in_shardings = {};  // one per argument; default: that of the argument
+  std::vector<Shardings> in_shardings = {};  // one per argument, or none: those of the arguments
   Shardings out_shardings = {};              // of the result; default: inferred
   // Arguments whose memory the call may reuse. Shardings and collectives do not depend on it.
   std::vector<int> donate_argnums = {};
