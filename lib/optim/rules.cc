@@ -233,7 +233,7 @@ namespace {
 /// Computed in f32 at least, so that small steps of half floats are not lost before the sum.
 Array moved(const Array& average, const Array& now, const Operand& step_size) {
   const DType dtype = average.dtype();
-  const DType wide = size_bytes(dtype) < 4 ? DType::f32 : dtype;
+  const DType wide = is_half(dtype) ? DType::f32 : dtype;
   const Array old = astype(average, wide);
   const Operand step = step_size.is_number() ? step_size : astype(step_size, wide);
   return astype(old + step * (astype(now, wide) - old), dtype);

@@ -42,26 +42,22 @@ void Mean::update(Operand values, const std::optional<Array>& is_counted) {
 Array Mean::value() const { return (total - rest) / astype(count, DType::f32); }
 
 void Confusion::update(Operand predictions, Operand labels) {
-  const CallScope scope(predictions.where);
-  const std::int64_t classes = counts.dim(0);
-  const auto flat = [&](const Operand& x) {
-    return detail::public_op(predictions.where,
-                             [&] { return reshape(detail::as_array("Confusion", x), {-1}); });
-  };
-  const auto shape_of = [](const Operand& x) { return x.is_number() ? Shape{} : x.array.shape(); };
-  if (shape_of(predictions) != shape_of(labels)) {
-    detail::fail("metrics::Confusion", "the labels do not match the predictions",
-                 to_string(shape_of(labels)) + " for " + to_string(shape_of(predictions)),
-                 "two arrays of the same shape", "pass one label for each prediction");
-  }
-  const Array predicted = flat(predictions);
-  const Array actual = flat(labels);
-  const auto is_class = [&](const Array& x) { return x >= 0 && x < classes; };
-  const Array is_counted = is_class(predicted) && is_class(actual);
-  const Array cell = where(is_counted, actual * classes + predicted, 0);
-  const Array added =
-      scatter_add(zeros({classes * classes}, DType::i32), cell, astype(is_counted, DType::i32));
-  counts = counts + reshape(added, {classes, classes});
+  counts = detail::public_op(predictions.where, [&] {
+    const Array predicted = detail::as_array("Confusion", predictions);
+    const Array actual = detail::as_array("Confusion", labels);
+    if (predicted.shape() != actual.shape()) {
+      detail::fail("metrics::Confusion", "the labels do not match the predictions",
+                   to_string(actual.shape()) + " for " + to_string(predicted.shape()),
+                   "two arrays of the same shape", "pass one label for each prediction");
+    }
+    const std::int64_t classes = counts.dim(0);
+    const auto is_class = [&](const Array& x) { return x >= 0 && x < classes; };
+    const Array is_counted = is_class(predicted) && is_class(actual);
+    const Array cell = where(is_counted, actual * classes + predicted, 0);
+    const Array added = scatter_add(zeros({classes * classes}, DType::i32), reshape(cell, {-1}),
+                                    reshape(astype(is_counted, DType::i32), {-1}));
+    return counts + reshape(added, {classes, classes});
+  });
 }
 
 }  // namespace tessera::metrics
