@@ -51,7 +51,7 @@ class Field {
   T value_;
 };
 
-/// The dtypes that every operand may have.
+/// Dtypes that operands may have.
 enum class TypeSet : std::uint8_t {
   boolean = 1,
   integers = 2,
@@ -252,6 +252,9 @@ struct OpRecord {
   std::string_view hlo = {};  // the opcode of the HLO instruction that does the same, if any
   Field<AttributeNames> attributes;
   Field<TypeSet> types;
+  /// How many operands, from the first on, have these types; the shape rule checks the others. All
+  /// of them if it is 0.
+  std::size_t num_typed = 0;
   Field<ShapeRule> shape;
   VjpRule vjp;
   BatchRule batch;

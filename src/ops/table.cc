@@ -241,10 +241,13 @@ std::string type_cure(ops::TypeSet set) {
   return "convert the operand, for example astype(x, DType::i32)";
 }
 
-void check_dtypes(const ops::ShapeContext& context, ops::TypeSet set) {
-  for (const Type& type : context.operands) {
-    if (ops::contains(set, type.dtype)) continue;
-    context.fail("does not support operands of dtype " + std::string(name(type.dtype)),
+void check_dtypes(const ops::ShapeContext& context, const ops::OpRecord& op) {
+  const ops::TypeSet set = *op.types;
+  const std::size_t count = context.operands.size();
+  for (std::size_t i = 0; i < (op.num_typed == 0 ? count : std::min(op.num_typed, count)); ++i) {
+    const DType dtype = context.operands[i].dtype;
+    if (ops::contains(set, dtype)) continue;
+    context.fail("does not support operands of dtype " + std::string(name(dtype)),
                  "dtypes " + type_set_text(set), type_cure(set));
   }
 }
@@ -308,7 +311,7 @@ std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attribu
   const ops::ShapeContext context{
       .op = *op.name, .attributes = attributes, .operands = operands, .span = span};
   check_attributes(context, op);
-  check_dtypes(context, *op.types);
+  check_dtypes(context, op);
   return (*op.shape)(context);
 }
 

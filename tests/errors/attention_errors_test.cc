@@ -13,11 +13,11 @@ TEST(AttentionErrors, OfIntegers) {
   const Array x = zeros({2, 4, 2, 8}, DType::i32);
   const Caught error = caught([&] { attention(x, x, x); });
   EXPECT_EQ(error.text,
-            "attention: q, k and v are not floats of the same dtype\n"
+            "attention: does not support operands of dtype i32\n"
             "  where:  <this line>\n"
             "  found:  i32[2,4,2,8], i32[2,4,2,8], i32[2,4,2,8]\n"
-            "  wanted: q, k and v in f32, or all in bf16\n"
-            "  cure:   convert them, for example astype(k, DType::f32)");
+            "  wanted: dtypes f16, bf16, f32, f64\n"
+            "  cure:   convert the operand, for example astype(x, DType::f32)");
 }
 
 TEST(AttentionErrors, WithoutHeads) {

@@ -35,6 +35,7 @@ std::unique_ptr<const OpRecord> copy_of(const OpRecord& op, const Change& change
                    .source = *op.source,
                    .attributes = *op.attributes,
                    .types = *op.types,
+                   .num_typed = op.num_typed,
                    .shape = *op.shape,
                    .vjp = change.vjp.value_or(op.vjp),
                    .batch = change.batch.value_or(op.batch),

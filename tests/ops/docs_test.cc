@@ -49,7 +49,9 @@ std::string entry(const ops::OpRecord& op) {
   for (const std::string& name : op.optional_attributes) {
     text += "- Optional attribute: `" + name + "`\n";
   }
-  text += "- Dtypes: " + dtypes_text(*op.types) + "\n";
+  text += "- Dtypes: " + dtypes_text(*op.types);
+  if (op.num_typed != 0) text += " for the first " + std::to_string(op.num_typed) + " operands";
+  text += "\n";
   text += "- Factors: `" + to_string(factors) + "` for ";
   std::string operands;
   for (const Type& type : ir::operand_types(example, equation)) {

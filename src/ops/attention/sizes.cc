@@ -18,8 +18,8 @@ constexpr const char* kShapes =
 void check_arrays(const ShapeContext& c) {
   const std::int64_t rank = c.operands[0].rank();
   for (std::size_t i = 0; i < kAttentionOperands; ++i) {
-    if (!is_float(c.operands[i].dtype) || c.operands[i].dtype != c.operands[0].dtype) {
-      c.fail("q, k and v are not floats of the same dtype", "q, k and v in f32, or all in bf16",
+    if (c.operands[i].dtype != c.operands[0].dtype) {
+      c.fail("q, k and v do not have the same dtype", "q, k and v in f32, or all in bf16",
              "convert them, for example astype(k, DType::f32)");
     }
     if (rank < 3 || c.operands[i].rank() != rank) {
