@@ -61,7 +61,7 @@ Array in_top_k(Operand logits, Operand labels, std::int64_t k = 1);
 struct Mean {
   Array total = zeros({});  // f32[]; `rest` is its rounding error so far (Kahan's sum)
   Array rest = zeros({});
-  Array count = zeros({}, DType::i32);
+  Array count = zeros({}, DType::i64);
 
   /// Adds numbers or bools; with `is_counted`, of the same shape, only those where it is true.
   void update(Operand values, const std::optional<Array>& is_counted = {});
@@ -72,9 +72,9 @@ struct Mean {
 
 /// counts[i, j]: how many examples of class i were predicted as class j.
 struct Confusion {
-  Array counts;  // i32 [classes, classes]
+  Array counts;  // i64 [classes, classes]
 
-  explicit Confusion(std::int64_t classes) : counts(zeros({classes, classes}, DType::i32)) {}
+  explicit Confusion(std::int64_t classes) : counts(zeros({classes, classes}, DType::i64)) {}
   /// i32 arrays of the same shape. A pair with a number that is not a class is skipped.
   void update(Operand predictions, Operand labels);
   TESSERA_TREE(counts)

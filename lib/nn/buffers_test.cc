@@ -497,7 +497,7 @@ TEST(Metrics, AreSumsOverBatchesAndMeshes) {
   EXPECT_NEAR(exp(found.loss.value()).item<float>(), std::exp(loss / count), 1e-4);
   EXPECT_FLOAT_EQ(found.top_1.value().item<float>(), top_1 / count);
   EXPECT_FLOAT_EQ(found.top_2.value().item<float>(), top_2 / count);
-  EXPECT_EQ(found.confusion.counts.to_vector<std::int32_t>(), confusion);
+  EXPECT_EQ(found.confusion.counts.to_vector<std::int64_t>(), confusion);
   for (const std::int64_t devices : {2, 4}) {
     const Mesh mesh = make_mesh({{"data", devices}});
     expect_same_bits(run(NamedSharding(mesh, P{"data"})), found, "on a mesh");
@@ -515,19 +515,19 @@ TEST(Metrics, OfAModelThatHasDiverged) {
   EXPECT_EQ(mean.value().item<float>(), INFINITY);
   metrics::Confusion confusion(2);
   confusion.update(1, 0);
-  EXPECT_EQ(confusion.counts.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 1, 0, 0}));
+  EXPECT_EQ(confusion.counts.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 0, 0}));
 }
 
 TEST(Metrics, SumsOfLongRunsAreExact) {
   metrics::Mean m;
   m.total = full({}, 16777216.0);  // above this number, f32 has no odd numbers
-  m.count = full({}, 16777216, DType::i32);
+  m.count = full({}, std::int64_t{1} << 40, DType::i64);
   const auto more = jit([](metrics::Mean mean) {
     mean.update(ones({}));
     return mean;
   });
   for (int i = 0; i < 100; ++i) m = more(m);
-  EXPECT_EQ(m.count.item<int>(), 16777316);
+  EXPECT_EQ(m.count.item<std::int64_t>(), (std::int64_t{1} << 40) + 100);
   EXPECT_NEAR(m.total.item<double>() - m.rest.item<double>(), 16777316.0, 1.0);
 }
 

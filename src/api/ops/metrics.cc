@@ -29,8 +29,8 @@ void Mean::update(Operand values, const std::optional<Array>& is_counted) {
                  "broadcast it: broadcast_to(is_counted, values.shape())");
   }
   const Array given = is_counted ? where(*is_counted, all, 0) : all;
-  const Array number = is_counted ? sum(astype(*is_counted, DType::i32))
-                                  : full({}, static_cast<std::int32_t>(all.size()), DType::i32);
+  const Array number =
+      is_counted ? sum(astype(*is_counted, DType::i64)) : full({}, all.size(), DType::i64);
   // Kahan's sum: f32 alone would lose the values of a long run.
   const Array more = sum(given) - rest;
   const Array next = total + more;
@@ -54,8 +54,8 @@ void Confusion::update(Operand predictions, Operand labels) {
     const auto is_class = [&](const Array& x) { return x >= 0 && x < classes; };
     const Array is_counted = is_class(predicted) && is_class(actual);
     const Array cell = where(is_counted, actual * classes + predicted, 0);
-    const Array added = scatter_add(zeros({classes * classes}, DType::i32), reshape(cell, {-1}),
-                                    reshape(astype(is_counted, DType::i32), {-1}));
+    const Array added = scatter_add(zeros({classes * classes}, DType::i64), reshape(cell, {-1}),
+                                    reshape(astype(is_counted, DType::i64), {-1}));
     return counts + reshape(added, {classes, classes});
   });
 }
