@@ -46,6 +46,12 @@ Array kl_divergence(Operand log_predictions, Operand targets);
 Array cosine_similarity(Operand a, Operand b, double epsilon = 1e-8);
 /// Half the square of the difference e where |e| <= delta; linear in |e| beyond.
 Array huber_loss(Operand predictions, Operand targets, double delta = 1);
+/// max(0, 1 - predictions * targets) per element, for targets of -1 and 1.
+Array hinge_loss(Operand predictions, Operand targets);
+/// max(0, |anchors - positives| - |anchors - negatives| + margin), where |x| is the square root of
+/// the sum of x^2 over the last dimension plus epsilon.
+Array triplet_margin_loss(Operand anchors, Operand positives, Operand negatives, double margin = 1,
+                          double epsilon = 1e-6);
 
 // --- metrics: sums over batches, on any mesh. They are trees, so jitted functions can take and
 // return them, and checkpoints can hold them.

@@ -44,6 +44,9 @@ struct Embed {
   Embed(const Scope& scope, std::int64_t count, std::int64_t features,
         const Initializer& embedding_init = init::embedding(), std::optional<DType> dtype = {});
   Array operator()(Operand ids) const;
+  /// The logits of x [.., features], its products with all rows: [.., count]. With this, a table is
+  /// shared by the first and the last layer of a model.
+  Array attend(Operand x) const;
   TESSERA_COPYABLE(Embed);
   TESSERA_MODULE(embedding, dtype)
 };
@@ -172,6 +175,18 @@ struct ConvTranspose {
   TESSERA_MODULE(kernel, bias, dtype, options)
 };
 
+struct RotaryOptions {
+  double base = 10000;        // of the wavelengths, which grow from 2 pi to almost 2 pi base
+  std::int64_t features = 0;  // of each head, even; the features behind them stay; 0: all
+  /// Feature i is paired with feature i + features / 2 or, if interleaved, 2 i with 2 i + 1.
+  bool is_interleaved = false;
+};
+
+/// Rotates each pair of features of queries or keys by an angle that grows with the position (Su et
+/// al. 2021): x [..,T,H,D] and i32 positions [T] or [..,T] -> [..,T,H,D]. The score of a query and
+/// a key then depends on the distance of their positions. Angles are f32 (f64 for f64 x).
+Array rotary_embedding(Operand x, Operand positions, const RotaryOptions& options = {});
+
 struct AttentionOptions {
   std::int64_t num_heads;
   std::int64_t features;          // of queries and outputs
@@ -184,6 +199,7 @@ struct AttentionOptions {
   double dropout = 0;             // in training, the rate at which probabilities are dropped
   std::int64_t num_kv_heads = 0;  // divides num_heads: groups of heads share keys; 0: num_heads
   std::int64_t kv_features = 0;   // of what keys and values are computed from; 0: features
+  std::optional<RotaryOptions> rotary = {};  // in self-attention, rotates queries and keys
 };
 
 /// Keys and values of the positions that queries see. A step that donates the cache updates it in
@@ -206,6 +222,7 @@ struct MultiHeadAttention {
   bool is_causal;
   std::optional<DType> dtype;
   std::optional<Dropout> dropout;  // of probabilities
+  Static<std::optional<RotaryOptions>> rotary;
   /// Throws UserError unless num_heads divides the features and num_kv_heads divides num_heads.
   MultiHeadAttention(const Scope& scope, const AttentionOptions& options,
                      std::source_location where = std::source_location::current());
@@ -224,7 +241,7 @@ struct MultiHeadAttention {
   AttentionCache read(Operand from) const;
   TESSERA_COPYABLE(MultiHeadAttention);
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
-                 dtype, dropout)
+                 dtype, dropout, rotary)
 };
 /// Linen's name for the case in which keys and values are always computed from x.
 using SelfAttention = MultiHeadAttention;

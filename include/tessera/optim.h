@@ -32,8 +32,14 @@ Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
 /// The square root of the sum of squares of all float leaves, added in their order: f32[] or f64[].
 Array global_norm(const std::vector<Array>& leaves);
-/// Multiplies each update by the norm of its parameter / the norm of the update, if neither is 0.
-Optimizer scale_by_trust_ratio();
+struct TrustRatioOptions {
+  double min_norm = 0;  // smaller norms count as this
+  double trust_coefficient = 1;
+  double epsilon = 0;
+};
+/// Multiplies each update by trust_coefficient * the norm of its parameter / (the norm of the
+/// update + epsilon), unless one of the norms is 0.
+Optimizer scale_by_trust_ratio(const TrustRatioOptions& options = {});
 
 struct SgdOptions {
   Rate learning_rate = 1e-2;
@@ -64,6 +70,41 @@ struct AdamWOptions {
   bool nesterov = false;
 };
 Optimizer adamw(const AdamWOptions& options = {});
+
+struct AdamaxOptions {
+  Rate learning_rate = 1e-3;
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // as in Optax's adamaxw
+  Mask mask = {};
+};
+/// Adam with the largest gradient so far, which decays, in place of the root mean square.
+Optimizer adamax(const AdamaxOptions& options = {});
+
+struct RadamOptions {
+  Rate learning_rate = 1e-3;
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double epsilon = 1e-8;
+  double epsilon_root = 0;
+  double threshold = 5;
+  bool nesterov = false;
+};
+/// Adam that first moves by the momentum alone: until the mean of squares stands for `threshold`
+/// gradients or more. Then its steps grow to those of Adam.
+Optimizer radam(const RadamOptions& options = {});
+
+struct AdabeliefOptions {
+  Rate learning_rate = 1e-3;
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double epsilon = 1e-16;
+  double epsilon_root = 1e-16;
+  bool nesterov = false;
+};
+/// Adam with the variance around the momentum in place of the mean of squares.
+Optimizer adabelief(const AdabeliefOptions& options = {});
 
 struct AdafactorOptions {
   Rate learning_rate = 1;
@@ -153,6 +194,19 @@ struct LambOptions {
 };
 /// Adam with a trust ratio for each parameter: for large batches.
 Optimizer lamb(const LambOptions& options = {});
+
+struct LarsOptions {
+  Rate learning_rate = 1e-1;
+  double weight_decay = 0;
+  Mask weight_decay_mask = {};
+  double trust_coefficient = 1e-3;
+  double epsilon = 0;
+  Mask trust_ratio_mask = {};
+  double momentum = 0.9;
+  bool nesterov = false;
+};
+/// Momentum of updates with a trust ratio for each parameter: for large batches.
+Optimizer lars(const LarsOptions& options = {});
 
 struct NovogradOptions {
   Rate learning_rate = 1e-3;

@@ -55,6 +55,10 @@ class Rate {
 Rate linear_schedule(double init_value, double end_value, std::int64_t transition_steps,
                      std::int64_t transition_begin = 0,
                      std::source_location where = std::source_location::current());
+/// The same with the power `power` of the part of the way that is left.
+Rate polynomial_schedule(double init_value, double end_value, double power,
+                         std::int64_t transition_steps, std::int64_t transition_begin = 0,
+                         std::source_location where = std::source_location::current());
 /// init_value times half a cosine wave, down to alpha * init_value.
 Rate cosine_decay_schedule(double init_value, std::int64_t decay_steps, double alpha = 0,
                            double exponent = 1,
@@ -75,6 +79,17 @@ Rate exponential_decay(double init_value, std::int64_t transition_steps, double 
                        std::int64_t transition_begin = 0, bool staircase = false,
                        std::optional<double> end_value = {},
                        std::source_location where = std::source_location::current());
+/// From peak_value / div_factor to peak_value at the part `pct_start` of the steps, back until the
+/// part `pct_final`, and from there to peak_value / (div_factor * final_div_factor).
+Rate linear_onecycle_schedule(std::int64_t transition_steps, double peak_value,
+                              double pct_start = 0.3, double pct_final = 0.85,
+                              double div_factor = 25, double final_div_factor = 1e4,
+                              std::source_location where = std::source_location::current());
+/// The same along half cosine waves: to peak_value, and from there to the end.
+Rate cosine_onecycle_schedule(std::int64_t transition_steps, double peak_value,
+                              double pct_start = 0.3, double div_factor = 25,
+                              double final_div_factor = 1e4,
+                              std::source_location where = std::source_location::current());
 /// init_value, multiplied by each scale from that scale's step on.
 Rate piecewise_constant_schedule(double init_value, const std::map<std::int64_t, double>& scales,
                                  std::source_location where = std::source_location::current());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <sstream>
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
@@ -42,11 +43,18 @@ std::int64_t num_kv_heads(const AttentionOptions& options, const std::source_loc
                    .cure = "choose a divisor of num_heads, or leave num_kv_heads out"});
 }
 
+Static<std::optional<RotaryOptions>> static_rotary(const std::optional<RotaryOptions>& o) {
+  if (!o) return {.value = {}, .key = "none"};
+  std::ostringstream key;
+  key << std::hexfloat << o->base << " " << o->features << " " << o->is_interleaved;
+  return {.value = o, .key = key.str()};
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const AttentionOptions& o,
                                        std::source_location where)
-    : is_causal(o.is_causal), dtype(o.dtype) {
+    : is_causal(o.is_causal), dtype(o.dtype), rotary(static_rotary(o.rotary)) {
   const std::int64_t width = head_width(o, where);
   auto project = [&](const char* name, std::int64_t inputs, std::int64_t heads, Param& kernel,
                      std::optional<Param>& bias) {
@@ -88,6 +96,17 @@ Heads heads_of(const MultiHeadAttention& layer, const Array& x) {
   return {projected(layer, inputs, layer.query, layer.query_bias),
           projected(layer, inputs, layer.key, layer.key_bias),
           projected(layer, inputs, layer.value, layer.value_bias)};
+}
+
+/// The heads of self-attention, whose first position is `start`.
+Heads rotated_heads_of(const MultiHeadAttention& layer, const Array& x, const Operand& start) {
+  Heads heads = heads_of(layer, x);
+  if (layer.rotary->has_value()) {
+    const Array positions = iota({x.dim(1)}, 0) + start;
+    heads.query = rotary_embedding(heads.query, positions, **layer.rotary);
+    heads.key = rotary_embedding(heads.key, positions, **layer.rotary);
+  }
+  return heads;
 }
 
 Array joined(const MultiHeadAttention& layer, const Array& attended) {
@@ -150,7 +169,7 @@ Array MultiHeadAttention::operator()(Operand x, const Mode& mode) const {
 
 Array MultiHeadAttention::operator()(Operand x, const AttentionMask& mask, const Mode& mode) const {
   const CallScope call(x.where);
-  const Heads heads = heads_of(*this, x.array);
+  const Heads heads = rotated_heads_of(*this, x.array, 0);
   AttentionMask own = in_mode(*this, mask, mode);
   own.is_causal = mask.is_causal || is_causal;
   return joined(*this, attention(heads.query, heads.key, heads.value, own));
@@ -173,7 +192,7 @@ AttentionCache::AttentionCache(Array k, Array v)
 
 Array MultiHeadAttention::operator()(Operand x, AttentionCache& cache) const {
   const CallScope call(x.where);
-  const Heads heads = heads_of(*this, x.array);
+  const Heads heads = rotated_heads_of(*this, x.array, cache.length);
   check_cache(*this, cache, heads.key, x.where);
   const std::int64_t queries = heads.key.dim(1);
   const std::vector<Operand> starts = {0, cache.length, 0, 0};

@@ -469,7 +469,7 @@ TEST(Metrics, AreSumsOverBatchesAndMeshes) {
   const auto classes = labels.to_vector<std::int32_t>();
   double loss = 0;
   float count = 0, top_1 = 0, top_2 = 0;
-  std::vector<std::int32_t> confusion(25);
+  std::vector<std::int64_t> confusion(25);
   for (std::size_t i = 0; i < 24; ++i) {
     if (classes[i] < 0) continue;
     const float* row = &values[5 * i];

@@ -63,6 +63,33 @@ TEST(AttentionCache, HasTheDtypeOfTheLayer) {
   EXPECT_LT(largest_difference(in_pieces(layer, x, {4, 1, 1}, cache), layer(x)), 2e-2);
 }
 
+TEST(AttentionCache, KeepsRotatedKeys) {
+  const Array x = input(2, 9);
+  AttentionOptions options{
+      .num_heads = 2, .features = 6, .qkv_features = 16, .is_causal = true, .num_kv_heads = 1};
+  const SelfAttention plain(Scope(Key(1)), options);
+  options.rotary = RotaryOptions{.base = 100, .features = 6};
+  const SelfAttention layer(Scope(Key(1)), options);
+  AttentionCache cache(2, 12, options);
+  EXPECT_LT(largest_difference(in_pieces(layer, x, {4, 1, 1, 3}, cache), layer(x)), 2e-6);
+  const auto call = jit([](const SelfAttention& attention, Array y) { return attention(y); });
+  EXPECT_GT(largest_difference(call(layer, x), call(plain, x)), 1e-2);
+}
+
+// Scores, and so results, depend on distances only.
+TEST(RotaryEmbedding, OfShiftedPositions) {
+  const Array q = random::normal(Key(1), {2, 7, 3, 8}), k = random::normal(Key(2), {2, 7, 3, 8});
+  const auto attended = [&](std::int32_t start, bool is_interleaved) {
+    const Array at = iota({7}, 0) + start;
+    const RotaryOptions options{.is_interleaved = is_interleaved};
+    return attention(rotary_embedding(q, at, options), rotary_embedding(k, at, options), k);
+  };
+  for (const bool is_interleaved : {false, true}) {
+    EXPECT_LT(largest_difference(attended(0, is_interleaved), attended(40, is_interleaved)), 2e-5);
+  }
+  EXPECT_GT(largest_difference(attended(0, true), attended(0, false)), 1e-2);
+}
+
 TEST(AttentionCache, OfF64) {
   const Array x = astype(input(2, 6), DType::f64);
   const SelfAttention layer(Scope(Key(1)), causal(DType::f64));

@@ -41,6 +41,11 @@ Array Embed::operator()(Operand ids) const {
   return cast(take(embedding, ids, 0), dtype);
 }
 
+Array Embed::attend(Operand x) const {
+  const CallScope call(x.where);
+  return dot(cast(x.array, dtype), transpose(cast(embedding, dtype)));
+}
+
 namespace {
 
 /// `inputs`: of one group.

@@ -1,4 +1,6 @@
-// Transformations that scale each element by the sizes of its gradients so far, and LAMB's norms.
+// Transformations that scale each element by the sizes of its gradients so far, and trust ratios.
+#include <cmath>
+
 #include <tessera/linalg.h>
 
 #include "optim/parts.h"
@@ -90,6 +92,78 @@ class Amsgrad final : public Optimizer::Rule {
   AmsgradOptions o_;
 };
 
+class Adamax final : public Optimizer::Rule {
+ public:
+  explicit Adamax(const AdamaxOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}, {"nu"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1];
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = maximum(abs(gradient) + o_.epsilon, nu * o_.b2);
+    return mu / bias_correction(o_.b1, leaf.count) / nu;
+  }
+  std::string key() const override {
+    return "adamax " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon);
+  }
+
+ private:
+  AdamaxOptions o_;
+};
+
+class Radam final : public Optimizer::Rule {
+ public:
+  explicit Radam(const RadamOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}, {"nu"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1];
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = moving_average(nu, square(gradient), o_.b2);
+    const Array momentum = corrected_momentum(mu, gradient, o_.b1, o_.nesterov, leaf.count);
+    const Array squares = nu / bias_correction(o_.b2, leaf.count);
+    // How many gradients the mean of squares stands for: now, and after many updates.
+    const double most = 2.0 / (1.0 - o_.b2) - 1.0;
+    const Array log_decayed = leaf.count * std::log(o_.b2);
+    const Array length = most + 2.0 * leaf.count * exp(log_decayed) / expm1(log_decayed);
+    const Array variance =
+        (length - 4.0) * (length - 2.0) * most / ((most - 4.0) * (most - 2.0) * length);
+    const Array is_known = length >= o_.threshold;
+    return where(is_known,
+                 sqrt(where(is_known, variance, 1.0)) *
+                     over_root(momentum, squares, o_.epsilon, o_.epsilon_root),
+                 momentum);
+  }
+  std::string key() const override {
+    return "radam " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
+           text(o_.epsilon_root) + " " + text(o_.threshold) + (o_.nesterov ? " nesterov" : "");
+  }
+
+ private:
+  RadamOptions o_;
+};
+
+class Belief final : public Optimizer::Rule {
+ public:
+  explicit Belief(const AdabeliefOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}, {"nu"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array &mu = leaf.slots[0], &nu = leaf.slots[1];
+    mu = moving_average(mu, gradient, o_.b1);
+    nu = moving_average(nu, square(gradient - mu), o_.b2) + o_.epsilon_root;
+    const Array momentum = corrected_momentum(mu, gradient, o_.b1, o_.nesterov, leaf.count);
+    return over_root(momentum, nu / bias_correction(o_.b2, leaf.count), o_.epsilon, 0.0);
+  }
+  std::string key() const override {
+    return "belief " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
+           text(o_.epsilon_root) + (o_.nesterov ? " nesterov" : "");
+  }
+
+ private:
+  AdabeliefOptions o_;
+};
+
 class Adadelta final : public Optimizer::Rule {
  public:
   explicit Adadelta(const AdadeltaOptions& options) : o_(options) {}
@@ -162,20 +236,35 @@ class Yogi final : public Optimizer::Rule {
 
 class TrustRatio final : public Optimizer::Rule {
  public:
+  explicit TrustRatio(const TrustRatioOptions& options) : o_(options) {}
+
   Array update(const Leaf& leaf, const Array& update) const override {
-    const Array of_parameter = norm(leaf.parameter);
-    const Array of_update = norm(update);
+    const auto norm_of = [&](const Array& x) {
+      return o_.min_norm > 0.0 ? maximum(norm(x), o_.min_norm) : norm(x);
+    };
+    const Array of_parameter = norm_of(leaf.parameter);
+    const Array of_update = norm_of(update);
     const Array is_zero = equal(of_parameter, 0.0) || equal(of_update, 0.0);
-    return update * where(is_zero, 1.0, of_parameter / of_update);
+    Array ratio = of_parameter / (o_.epsilon == 0.0 ? of_update : of_update + o_.epsilon);
+    if (o_.trust_coefficient != 1.0) ratio = ratio * o_.trust_coefficient;
+    return update * where(is_zero, 1.0, ratio);
   }
-  std::string key() const override { return "trust ratio"; }
+  std::string key() const override {
+    return "trust ratio " + text(o_.min_norm) + " " + text(o_.trust_coefficient) + " " +
+           text(o_.epsilon);
+  }
+
+ private:
+  TrustRatioOptions o_;
 };
 
 }  // namespace
 
 }  // namespace detail
 
-Optimizer scale_by_trust_ratio() { return detail::make<detail::TrustRatio>(); }
+Optimizer scale_by_trust_ratio(const TrustRatioOptions& o) {
+  return detail::make<detail::TrustRatio>(o);
+}
 
 Optimizer rmsprop(const RmspropOptions& o) {
   std::vector<Optimizer> parts = {detail::make<detail::Rms>(o),
@@ -190,6 +279,21 @@ Optimizer adagrad(const AdagradOptions& o) {
 
 Optimizer amsgrad(const AmsgradOptions& o) {
   return chain({detail::make<detail::Amsgrad>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer adamax(const AdamaxOptions& o) {
+  std::vector<Optimizer> parts = {detail::make<detail::Adamax>(o)};
+  if (o.weight_decay != 0.0) parts.push_back(add_decayed_weights(o.weight_decay, o.mask));
+  parts.push_back(scale_by_learning_rate(o.learning_rate));
+  return chain(parts);
+}
+
+Optimizer radam(const RadamOptions& o) {
+  return chain({detail::make<detail::Radam>(o), scale_by_learning_rate(o.learning_rate)});
+}
+
+Optimizer adabelief(const AdabeliefOptions& o) {
+  return chain({detail::make<detail::Belief>(o), scale_by_learning_rate(o.learning_rate)});
 }
 
 Optimizer adadelta(const AdadeltaOptions& o) {
@@ -214,6 +318,19 @@ Optimizer lamb(const LambOptions& o) {
   if (o.weight_decay != 0.0) parts.push_back(add_decayed_weights(o.weight_decay, o.mask));
   parts.push_back(scale_by_trust_ratio());
   parts.push_back(scale_by_learning_rate(o.learning_rate));
+  return chain(parts);
+}
+
+Optimizer lars(const LarsOptions& o) {
+  const Optimizer ratio =
+      scale_by_trust_ratio({.trust_coefficient = o.trust_coefficient, .epsilon = o.epsilon});
+  std::vector<Optimizer> parts;
+  if (o.weight_decay != 0.0) {
+    parts.push_back(add_decayed_weights(o.weight_decay, o.weight_decay_mask));
+  }
+  parts.push_back(masked(ratio, o.trust_ratio_mask));
+  parts.push_back(scale_by_learning_rate(o.learning_rate));
+  if (o.momentum != 0.0) parts.push_back(trace(o.momentum, o.nesterov));
   return chain(parts);
 }
 

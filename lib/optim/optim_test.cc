@@ -34,6 +34,44 @@ Optimizer chain_of_all() {
                 scale_by_schedule(Rate([](const Array& done) { return -0.1 / (1.0 + done); }))});
 }
 
+std::map<std::string, Optimizer> more_adaptive_cases() {
+  const Mask kernels = Mask::when(is_kernel);
+  return {
+      {"adamax", adamax({.learning_rate = 0.1})},
+      {"adamax decay", adamax({.learning_rate = cosine(),
+                               .b1 = 0.8,
+                               .b2 = 0.5,
+                               .epsilon = 1e-3,
+                               .weight_decay = 0.1,
+                               .mask = kernels})},
+      {"radam", radam({.learning_rate = 0.1, .b2 = 0.9})},
+      {"radam all", radam({.learning_rate = cosine(),
+                           .b1 = 0.8,
+                           .b2 = 0.8,
+                           .epsilon = 1e-3,
+                           .epsilon_root = 1e-3,
+                           .threshold = 4.5,
+                           .nesterov = true})},
+      {"adabelief", adabelief({.learning_rate = 0.1})},
+      {"adabelief all", adabelief({.learning_rate = cosine(),
+                                   .b1 = 0.8,
+                                   .b2 = 0.9,
+                                   .epsilon = 1e-4,
+                                   .epsilon_root = 1e-3,
+                                   .nesterov = true})},
+      {"lars", lars({.learning_rate = 0.1})},
+      {"lars all",
+       lars({.learning_rate = cosine(),
+             .weight_decay = 0.1,
+             .weight_decay_mask = kernels,
+             .trust_coefficient = 0.02,
+             .epsilon = 1e-2,
+             .trust_ratio_mask = Mask::when([](const Param& x) { return x.rank() == 2; }),
+             .momentum = 0.8,
+             .nesterov = true})},
+      {"trust ratio", chain({scale_by_trust_ratio({.min_norm = 2}), sgd({.learning_rate = 0.1})})}};
+}
+
 std::map<std::string, Optimizer> adaptive_cases() {
   const Mask kernels = Mask::when(is_kernel);
   return {
@@ -134,6 +172,7 @@ std::map<std::string, Optimizer> cases() {
       {"multi steps 4", multi_steps(sgd({.learning_rate = 0.1, .momentum = 0.9}), 4)},
   };
   list.merge(adaptive_cases());
+  list.merge(more_adaptive_cases());
   return list;
 }
 
@@ -207,6 +246,12 @@ TEST(Optimizers, GiveTheNumbersOfOptax) {
 TEST(Schedules, GiveTheNumbersOfOptax) {
   const std::map<std::string, Rate> schedules = {
       {"linear", linear_schedule(0.1, 0.02, 7, 3)},
+      {"polynomial", polynomial_schedule(0.1, 0.02, 2.5, 7, 3)},
+      {"polynomial root", polynomial_schedule(0, 0.1, 0.5, 9)},
+      {"linear one cycle", linear_onecycle_schedule(11, 0.1, 0.4, 0.8, 10, 100)},
+      {"linear one cycle falls", linear_onecycle_schedule(7, 0.1, 0)},
+      {"cosine one cycle", cosine_onecycle_schedule(11, 0.1, 0.4, 10, 100)},
+      {"cosine one cycle usual", cosine_onecycle_schedule(10, 0.1)},
       {"cosine", cosine_decay_schedule(0.1, 10, 0.1, 2)},
       {"warmup cosine", warmup_cosine_decay_schedule({.init_value = 0.01,
                                                       .peak_value = 0.1,

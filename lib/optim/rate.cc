@@ -23,20 +23,22 @@ class OwnRule final : public RateRule {
   Rate::Schedule schedule_;
 };
 
-class Linear final : public RateRule {
+class Polynomial final : public RateRule {
  public:
-  Linear(double init_value, double end_value, double steps, double begin)
-      : init_(init_value), end_(end_value), steps_(steps), begin_(begin) {}
+  Polynomial(double init_value, double end_value, double power, double steps, double begin)
+      : init_(init_value), end_(end_value), power_(power), steps_(steps), begin_(begin) {}
   Array at(const Array& done) const override {
-    const Array left = 1.0 - clamp(0.0, done - begin_, steps_) / steps_;
+    Array left = 1.0 - clamp(0.0, done - begin_, steps_) / steps_;
+    if (power_ != 1.0) left = pow(left, power_);
     return (init_ - end_) * left + end_;
   }
   std::string key() const override {
-    return "linear " + text(init_) + " " + text(end_) + " " + text(steps_) + " " + text(begin_);
+    return "polynomial " + text(init_) + " " + text(end_) + " " + text(power_) + " " +
+           text(steps_) + " " + text(begin_);
   }
 
  private:
-  double init_, end_, steps_, begin_;
+  double init_, end_, power_, steps_, begin_;
 };
 
 class Cosine final : public RateRule {
@@ -152,6 +154,56 @@ void check(const Steps& steps, const std::source_location& where) {
                    .cure = "count updates from the beginning of the schedule"});
 }
 
+struct Transition {
+  std::int64_t steps;
+  std::int64_t begin;
+};
+
+Rate polynomial(const char* name, double init_value, double end_value, double power,
+                const Transition& transition, const std::source_location& where) {
+  check({name, "transition_steps", transition.steps, 0}, where);
+  check({name, "transition_begin", transition.begin, 0}, where);
+  if (transition.steps == 0) return init_value;
+  return Rate(std::make_shared<Polynomial>(init_value, end_value, power,
+                                           static_cast<double>(transition.steps),
+                                           static_cast<double>(transition.begin)));
+}
+
+/// Half a cosine wave from one value to another.
+Rate half_wave(double from, double to, std::int64_t steps) {
+  if (steps == 0 || from == 0.0) return from;
+  return Rate(std::make_shared<Cosine>(from, static_cast<double>(steps), to / from, 1.0));
+}
+
+/// Checks the arguments of a schedule of one cycle.
+struct OneCycle {
+  const char* name;
+  std::int64_t steps;
+  std::source_location where;
+
+  /// The step at a part of all steps.
+  std::int64_t step(const char* argument, double part, double least) const {
+    check({name, "transition_steps", steps, 1}, where);
+    if (part >= least && part <= 1) {
+      return static_cast<std::int64_t>(part * static_cast<double>(steps));
+    }
+    fail(argument, part, "a part of the steps, from " + text(least) + " to 1",
+         "choose 0 <= pct_start <= pct_final <= 1, such as 0.3 and 0.85");
+  }
+  double divided(double value, const char* argument, double divisor) const {
+    if (divisor > 0) return value / divisor;
+    fail(argument, divisor, "a number above 0", "choose 1 to leave the rate as it is");
+  }
+  [[noreturn]] void fail(const char* argument, double found, const std::string& wanted,
+                         const std::string& cure) const {
+    throw UserError({.what = std::string(name) + ": " + argument + " is not valid",
+                     .where = where,
+                     .found = std::string(argument) + " = " + text(found),
+                     .wanted = wanted,
+                     .cure = cure});
+  }
+};
+
 }  // namespace
 
 TESSERA_DEFINE_COPYABLE(Rate);
@@ -169,12 +221,41 @@ std::string Rate::key() const { return rule_ ? rule_->key() : text(constant_); }
 
 Rate linear_schedule(double init_value, double end_value, std::int64_t transition_steps,
                      std::int64_t transition_begin, std::source_location where) {
-  constexpr const char* kName = "linear_schedule";
-  check({kName, "transition_steps", transition_steps, 0}, where);
-  check({kName, "transition_begin", transition_begin, 0}, where);
-  if (transition_steps == 0) return init_value;
-  return Rate(std::make_shared<Linear>(init_value, end_value, static_cast<double>(transition_steps),
-                                       static_cast<double>(transition_begin)));
+  return polynomial("linear_schedule", init_value, end_value, 1,
+                    {transition_steps, transition_begin}, where);
+}
+
+Rate polynomial_schedule(double init_value, double end_value, double power,
+                         std::int64_t transition_steps, std::int64_t transition_begin,
+                         std::source_location where) {
+  return polynomial("polynomial_schedule", init_value, end_value, power,
+                    {transition_steps, transition_begin}, where);
+}
+
+Rate linear_onecycle_schedule(std::int64_t transition_steps, double peak_value, double pct_start,
+                              double pct_final, double div_factor, double final_div_factor,
+                              std::source_location where) {
+  const OneCycle cycle{"linear_onecycle_schedule", transition_steps, where};
+  const std::int64_t top = cycle.step("pct_start", pct_start, 0);
+  const std::int64_t back = cycle.step("pct_final", pct_final, pct_start);
+  const double low = cycle.divided(peak_value, "div_factor", div_factor);
+  const double last = cycle.divided(low, "final_div_factor", final_div_factor);
+  return join_schedules(
+      {linear_schedule(low, peak_value, top), linear_schedule(peak_value, low, back - top),
+       linear_schedule(low, last, transition_steps - back)},
+      {top, back});
+}
+
+Rate cosine_onecycle_schedule(std::int64_t transition_steps, double peak_value, double pct_start,
+                              double div_factor, double final_div_factor,
+                              std::source_location where) {
+  const OneCycle cycle{"cosine_onecycle_schedule", transition_steps, where};
+  const std::int64_t top = cycle.step("pct_start", pct_start, 0);
+  const double low = cycle.divided(peak_value, "div_factor", div_factor);
+  const double last = cycle.divided(low, "final_div_factor", final_div_factor);
+  return join_schedules(
+      {half_wave(low, peak_value, top), half_wave(peak_value, last, transition_steps - top)},
+      {top});
 }
 
 Rate cosine_decay_schedule(double init_value, std::int64_t decay_steps, double alpha,

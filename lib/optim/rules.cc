@@ -1,5 +1,6 @@
 // Transformations that look at one parameter at a time, and norms.
-#include <cstdio>
+#include <array>
+#include <charconv>
 #include <limits>
 
 #include <tessera/error.h>
@@ -189,11 +190,9 @@ class ParamScale final : public Optimizer::Rule {
 
 void check_limit(const std::string& name, double most, const std::source_location& where) {
   if (most > 0.0) return;
-  char found[32];
-  std::snprintf(found, sizeof(found), "%g", most);
   throw UserError({.what = name + ": the limit is not positive",
                    .where = where,
-                   .found = found,
+                   .found = text(most),
                    .wanted = "a number above 0",
                    .cure = "write for example " + name + "(1.0), or leave it out of the chain"});
 }
@@ -203,9 +202,9 @@ void check_limit(const std::string& name, double most, const std::source_locatio
 namespace detail {
 
 std::string text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%.17g", value);
-  return buffer;
+  std::array<char, 32> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return {buffer.data(), end};
 }
 
 Array bias_correction(double decay, const Array& count) { return 1.0 - pow(decay, count); }

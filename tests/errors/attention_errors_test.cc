@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/functions.h>
+#include <tessera/nn.h>
 
 #include "ir/text.h"
 #include "tests/errors/caught.h"
@@ -126,6 +127,39 @@ TEST(AttentionErrors, CotangentOfAnotherAttention) {
             "has_bias=false, has_lengths=false, scale=1.0] %0, %1, %1, %1, %2, %2'\n"
             "  wanted: f32[4,1,8], f32[4,1] and f32[4,1]\n"
             "  cure:   take them from an attention of the same operands");
+}
+
+TEST(AttentionErrors, RotaryOfOddFeatures) {
+  const Array x = ones({2, 4, 1, 7});
+  const Caught error = caught([&] { nn::rotary_embedding(x, array({0, 1, 2, 3})); });
+  EXPECT_EQ(error.text,
+            "rotary_embedding: the options are not valid\n"
+            "  where:  <this line>\n"
+            "  found:  features = 0, base = 10000 for f32[2,4,1,7]\n"
+            "  wanted: an even number of features up to 7, a base above 0\n"
+            "  cure:   set features, such as {.features = 6}; the others are not rotated");
+}
+
+TEST(AttentionErrors, RotaryOfOtherPositions) {
+  const Array x = ones({2, 4, 1, 8});
+  const Caught error = caught([&] { nn::rotary_embedding(x, array({0, 1, 2})); });
+  EXPECT_EQ(error.text,
+            "rotary_embedding: the positions do not match x\n"
+            "  where:  <this line>\n"
+            "  found:  i32[3] for f32[2,4,1,8]\n"
+            "  wanted: integers [4] or [2,4]\n"
+            "  cure:   write for example iota({x.dim(-3)}, 0)");
+}
+
+TEST(AttentionErrors, RotaryWithoutHeads) {
+  const Array x = ones({4, 8});
+  const Caught error = caught([&] { nn::rotary_embedding(x, array({0, 1, 2, 3})); });
+  EXPECT_EQ(error.text,
+            "rotary_embedding: x is not an array of queries or keys\n"
+            "  where:  <this line>\n"
+            "  found:  f32[4,8]\n"
+            "  wanted: floats [..,T,H,D]\n"
+            "  cure:   insert the missing dimensions with expand_dims");
 }
 
 }  // namespace

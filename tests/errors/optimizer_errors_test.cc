@@ -142,6 +142,26 @@ TEST(OptimizerErrors, ScheduleWithoutDecay) {
             "  cure:   count updates from the beginning of the schedule");
 }
 
+TEST(OptimizerErrors, CycleThatTurnsTooEarly) {
+  const Caught error = caught([] { optim::linear_onecycle_schedule(10, 0.1, 0.5, 0.3); });
+  EXPECT_EQ(error.text,
+            "linear_onecycle_schedule: pct_final is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  pct_final = 0.3\n"
+            "  wanted: a part of the steps, from 0.5 to 1\n"
+            "  cure:   choose 0 <= pct_start <= pct_final <= 1, such as 0.3 and 0.85");
+}
+
+TEST(OptimizerErrors, CycleDividedByZero) {
+  const Caught error = caught([] { optim::cosine_onecycle_schedule(10, 0.1, 0.5, 0); });
+  EXPECT_EQ(error.text,
+            "cosine_onecycle_schedule: div_factor is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  div_factor = 0\n"
+            "  wanted: a number above 0\n"
+            "  cure:   choose 1 to leave the rate as it is");
+}
+
 TEST(OptimizerErrors, SchedulesWithoutBoundaries) {
   const Caught error = caught([] { optim::join_schedules({0.1, 0.2}, {}); });
   EXPECT_EQ(error.text,

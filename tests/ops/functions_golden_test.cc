@@ -9,6 +9,7 @@
 
 #include <tessera/functions.h>
 #include <tessera/grad.h>
+#include <tessera/nn.h>
 #include <tessera/random.h>
 #include <tessera/tessera.h>
 
@@ -195,7 +196,19 @@ const Functions& neural_functions() {
       {"cosine_similarity",
        [](const Json&, const Arrays& in) -> Arrays { return {cosine_similarity(in[0], in[1])}; }},
       {"logaddexp",
-       [](const Json&, const Arrays& in) -> Arrays { return {logaddexp(in[0], in[1])}; }}};
+       [](const Json&, const Arrays& in) -> Arrays { return {logaddexp(in[0], in[1])}; }},
+      {"hinge_loss",
+       [](const Json&, const Arrays& in) -> Arrays { return {hinge_loss(in[0], in[1])}; }},
+      {"triplet_margin_loss",
+       [](const Json&, const Arrays& in) -> Arrays {
+         return {triplet_margin_loss(in[0], in[1], in[2], 0.75, 1e-3)};
+       }},
+      {"rotary_embedding", [](const Json& a, const Arrays& in) -> Arrays {
+         const nn::RotaryOptions options{
+             .base = a["base"], .features = a["features"], .is_interleaved = a["interleaved"]};
+         return {
+             nn::rotary_embedding(in[0], i32_of(a["positions"], a["rows"].get<Shape>()), options)};
+       }}};
   return list;
 }
 

@@ -340,9 +340,47 @@ def einsum_texts():
                    gradients=[packed(np.float32(x)) for x in gradients])
 
 
+def metric_losses():
+    draw = np.random.default_rng(9)
+    for shape in ((6,), (3, 4), (2, 3, 5)):
+        a, b, c = (np.round(draw.uniform(-2, 2, shape) * 64).astype(np.float32) / 64
+                   for _ in range(3))
+        signs = np.where(draw.random(shape) < 0.5, np.float32(-1), np.float32(1))
+        yield case("hinge_loss", optax.losses.hinge_loss, a, signs)
+        yield case("triplet_margin_loss", lambda *x: optax.losses.triplet_margin_loss(
+            *x, margin=0.75, eps=1e-3), a, b, c)
+
+
+def rotary(x, positions, base, features, interleaved):
+    """Pairs of features as complex numbers."""
+    turns = base ** (-np.arange(0, features, 2) / features)
+    by = np.exp(1j * np.asarray(positions)[..., None, None] * turns).astype(np.complex64)
+    first = x[..., :features]
+    real, imaginary = ((first[..., 0::2], first[..., 1::2]) if interleaved
+                       else jnp.split(first, 2, -1))
+    z = (real + 1j * imaginary) * by
+    turned = (jnp.stack([z.real, z.imag], -1).reshape(first.shape) if interleaved
+              else jnp.concatenate([z.real, z.imag], -1))
+    return jnp.concatenate([turned, x[..., features:]], -1)
+
+
+def rotary_embeddings():
+    draw = np.random.default_rng(10)
+    for shape, base, features, interleaved, per_row in (
+            ((5, 2, 8), 10000.0, 8, False, False), ((2, 4, 3, 6), 10000.0, 6, True, True),
+            ((2, 7, 1, 10), 500.0, 4, False, True), ((3, 2, 2, 2), 10.0, 2, True, False)):
+        x = np.round(draw.uniform(-3, 3, shape) * 64).astype(np.float32) / 64
+        positions = draw.integers(0, 60, shape[:-2] if per_row else shape[-3:-2])
+        yield case("rotary_embedding",
+                   lambda a: rotary(a, positions, base, features, interleaved), x,
+                   base=base, features=features, interleaved=interleaved,
+                   positions=positions.ravel().tolist(), rows=list(positions.shape))
+
+
 CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
                         ctc_losses, uniques, other_randoms, activations, losses, cumulative,
-                        segments, repeats, kinks, einsum_texts)
+                        segments, repeats, kinks, einsum_texts, metric_losses,
+                        rotary_embeddings)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")

@@ -63,6 +63,21 @@ def cases():
     yield "adagrad zero", optax.adagrad(cosine, initial_accumulator_value=0.0, eps=1e-3)
     yield "amsgrad", optax.amsgrad(0.1)
     yield "amsgrad root", optax.amsgrad(0.1, b1=0.8, b2=0.5, eps=1e-4, eps_root=1e-3)
+    yield "adamax", optax.adamax(0.1)
+    yield "adamax decay", optax.adamaxw(cosine, b1=0.8, b2=0.5, eps=1e-3, weight_decay=0.1,
+                                        mask=kernels)
+    # Averages of few gradients, because Optax computes their lengths in f32.
+    yield "radam", optax.radam(0.1, b2=0.9)
+    yield "radam all", optax.radam(cosine, b1=0.8, b2=0.8, eps=1e-3, eps_root=1e-3, threshold=4.5,
+                                   nesterov=True)
+    yield "adabelief", optax.adabelief(0.1)
+    yield "adabelief all", optax.adabelief(cosine, b1=0.8, b2=0.9, eps=1e-4, eps_root=1e-3,
+                                           nesterov=True)
+    yield "lars", optax.lars(0.1)
+    yield "lars all", optax.lars(cosine, weight_decay=0.1, weight_decay_mask=kernels,
+                                 trust_coefficient=0.02, eps=1e-2, trust_ratio_mask=rank_two,
+                                 momentum=0.8, nesterov=True)
+    yield "trust ratio", optax.chain(optax.scale_by_trust_ratio(min_norm=2.0), optax.sgd(0.1))
     yield "adadelta", optax.adadelta(1.0)
     yield "adadelta decay", optax.adadelta(cosine, rho=0.8, eps=1e-3, weight_decay=0.1,
                                            weight_decay_mask=kernels)
@@ -89,6 +104,12 @@ def cases():
 
 def schedules():
     yield "linear", optax.linear_schedule(0.1, 0.02, 7, 3)
+    yield "polynomial", optax.polynomial_schedule(0.1, 0.02, 2.5, 7, 3)
+    yield "polynomial root", optax.polynomial_schedule(0.0, 0.1, 0.5, 9)
+    yield "linear one cycle", optax.linear_onecycle_schedule(11, 0.1, 0.4, 0.8, 10.0, 100.0)
+    yield "linear one cycle falls", optax.linear_onecycle_schedule(7, 0.1, 0.0)
+    yield "cosine one cycle", optax.cosine_onecycle_schedule(11, 0.1, 0.4, 10.0, 100.0)
+    yield "cosine one cycle usual", optax.cosine_onecycle_schedule(10, 0.1)
     yield "cosine", optax.cosine_decay_schedule(0.1, 10, 0.1, 2.0)
     yield "warmup cosine", optax.warmup_cosine_decay_schedule(0.01, 0.1, 4, 12, 0.001)
     yield "exponential", optax.exponential_decay(0.1, 4, 0.5, 2)

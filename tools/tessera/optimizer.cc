@@ -33,7 +33,8 @@ void check(const TrainFlags& flags) {
                      .wanted = "a schedule that decays",
                      .cure = "add --lr-schedule cosine"});
   }
-  constexpr std::string_view kWithoutDecay[] = {"adam", "amsgrad", "rmsprop", "adagrad", "yogi"};
+  constexpr std::string_view kWithoutDecay[] = {"adam", "amsgrad", "rmsprop",  "adagrad",
+                                                "yogi", "radam",   "adabelief"};
   const bool has_decay = std::find(std::begin(kWithoutDecay), std::end(kWithoutDecay), o.name) ==
                          std::end(kWithoutDecay);
   if (!has_decay && o.weight_decay >= 0) {
@@ -110,6 +111,15 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
     return optim::adadelta(
         {.learning_rate = rate, .weight_decay = decay_or(flags, 0), .mask = mask});
   }
+  if (flags.name == "lars") {
+    const double decay = decay_or(flags, 0);
+    return optim::lars({.learning_rate = rate, .weight_decay = decay, .weight_decay_mask = mask});
+  }
+  if (flags.name == "adamax") {
+    return optim::adamax({.learning_rate = rate, .weight_decay = decay_or(flags, 0), .mask = mask});
+  }
+  if (flags.name == "radam") return optim::radam({.learning_rate = rate});
+  if (flags.name == "adabelief") return optim::adabelief({.learning_rate = rate});
   if (flags.name == "amsgrad") return optim::amsgrad({.learning_rate = rate});
   if (flags.name == "rmsprop") return optim::rmsprop({.learning_rate = rate});
   if (flags.name == "adagrad") return optim::adagrad({.learning_rate = rate});
@@ -122,7 +132,7 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
 void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
   add_choice(command, flags.name, "--optimizer",
              {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon", "lamb", "amsgrad",
-              "rmsprop", "adagrad", "adadelta", "yogi"},
+              "rmsprop", "adagrad", "adadelta", "yogi", "lars", "adamax", "radam", "adabelief"},
              "how gradients update the parameters");
   add_choice(command, flags.schedule, "--lr-schedule",
              {"constant", "cosine", "linear", "exponential"},

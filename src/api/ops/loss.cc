@@ -282,6 +282,24 @@ Array cosine_similarity(Operand a, Operand b, double epsilon) {
   });
 }
 
+Array hinge_loss(Operand predictions, Operand targets) {
+  const CallScope scope(predictions.where);
+  return maximum(1.0 - predictions * targets, 0.0);
+}
+
+Array triplet_margin_loss(Operand anchors, Operand positives, Operand negatives, double margin,
+                          double epsilon) {
+  return detail::public_op(anchors.where, [&] {
+    const char* const name = "triplet_margin_loss";
+    const DType dtype = detail::common_dtype(name, {anchors, positives, negatives});
+    const Array from = as_array(name, anchors, dtype);
+    const auto distance = [&](const Operand& to) {
+      return sqrt(sum(square(from - as_array(name, to, dtype)), -1) + epsilon);
+    };
+    return maximum(distance(positives) - distance(negatives) + margin, 0.0);
+  });
+}
+
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {
   return detail::public_op(x.where, [&] {
     const char* const name = "linear_cross_entropy";
