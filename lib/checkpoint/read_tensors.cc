@@ -210,11 +210,12 @@ void check_wanted(const std::vector<FileTensor>& tensors, const std::string& pat
 [[noreturn]] void refuse(const FileTensor& tensor, const TensorReader& reader,
                          const std::source_location& where) {
   if (tensor.problem != kNoSuchDtype) {
-    throw UserError({.what = reader.name + ": this tensor cannot be read",
-                     .where = where,
-                     .found = text_of(tensor) + ": " + tensor.problem,
-                     .wanted = "names of tensors that can be read",
-                     .cure = "leave it out of the names, or save it in a dict or list"});
+    throw UserError(
+        {.what = reader.name + ": this tensor cannot be read",
+         .where = where,
+         .found = text_of(tensor) + ": " + tensor.problem,
+         .wanted = "names of tensors that can be read",
+         .cure = "leave it out of the names, or save it as a dense array in a dict or list"});
   }
   throw UserError(
       {.what = reader.name + ": the dtype of this tensor is not supported",

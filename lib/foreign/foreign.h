@@ -35,7 +35,7 @@ struct Tensor {
   std::function<Content()> read = {};  // gives the elements, if they have not been read
 };
 
-/// float32, int64, ...: the name in NumPy and, except for bool, in PyTorch.
+/// float32, int64, ...: the name in NumPy and in PyTorch.
 const char* numpy_name(DType dtype);
 /// PyTorch's storage class; nullptr if there is none. Files then have the dtype instead.
 const char* storage_name(DType dtype);
@@ -57,7 +57,8 @@ std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive);
 /// The arrays of np.savez; `path` is for messages. Arrays of other types have no elements.
 std::vector<Tensor> read_npz(const std::vector<ZipEntry>& entries, const std::string& path);
 /// The tensors of torch.save, named by keys and positions with dots between them. Tensors inside a
-/// call that is not run have a problem.
+/// call that is not run have a problem, as have quantised and sparse ones and those without
+/// elements (on the device `meta`).
 std::vector<Tensor> read_torch(const std::vector<ZipEntry>& entries);
 /// The arrays of flax.serialization.to_bytes, named by keys with slashes between them.
 std::vector<Tensor> read_msgpack(std::span<const std::uint8_t> bytes);

@@ -85,8 +85,8 @@ std::string contents(const std::string& path) {
 }
 
 TEST(Import, RefusesFilesThatAreCutOrChanged) {
-  for (const char* name :
-       {"stored.npz", "deflated.npz", "types.npz", "torch.pt", "training4.pt", "flax.msgpack"}) {
+  for (const char* name : {"stored.npz", "deflated.npz", "types.npz", "torch.pt", "training4.pt",
+                           "views.pt", "kinds.pt", "flax.msgpack"}) {
     const std::string whole = contents(golden(name));
     for (std::size_t size = 0; size < whole.size(); size += 1 + size / 10) {
       EXPECT_THROW(imported(written(name, whole.substr(0, size))), UserError) << name << size;
@@ -174,6 +174,41 @@ TEST(Import, ReadsTensorsThatAreStoredInOtherWays) {
             (std::vector<std::int32_t>{1, -2, 3, 1 << 20}));
 }
 
+TEST(Import, ReadsViewsOfAnyStrides) {
+  const Arrays arrays = imported(golden("views.pt"));
+  ASSERT_EQ(arrays.size(), 14U);
+  for (const auto& [name, x] : arrays) {
+    if (name.starts_with("copies.")) continue;
+    EXPECT_TRUE(array_equal(x, arrays.at("copies." + name))) << name;
+  }
+  EXPECT_EQ(arrays.at("expanded").to_vector<int>(), std::vector<int>(6, 5));
+}
+
+TEST(Import, SaysWhichKindsOfTensorsItLeavesOut) {
+  std::vector<FileTensor> left;
+  const Arrays arrays = imported(golden("kinds.pt"), &left);
+  ASSERT_EQ(arrays.size(), 2U);
+  EXPECT_EQ(arrays.at("buffer").to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  const std::string quantised = "it is quantised; save x.dequantize() instead";
+  const std::string sparse = "it is sparse; save x.to_dense() instead";
+  const std::string meta = "it is on the device `meta`, so it has no elements";
+  const std::string dtype = "arrays cannot have this dtype";
+  EXPECT_EQ(
+      problems_of(left),
+      (std::map<std::string, std::string>{
+          {"quantised QInt8Storage[2,3]", quantised},
+          {"channels QUInt8Storage[2,3]", quantised},
+          {"sparse F32[3,3]", sparse},
+          {"rows F32[3,3]", sparse},
+          {"meta F64[2,3]", meta},
+          {"parameter F64[2,3]", meta},
+          {"complex ComplexFloatStorage[2]", dtype},
+          {"float8 float8_e5m2[2]", dtype},
+          {"hidden.2.m F64[2,3]", "it is inside a call of argparse.Namespace, which is not run"}}));
+  EXPECT_EQ(refusal(golden("kinds.pt"), {"sparse"}),
+            "import_arrays: this tensor cannot be read; sparse F32[3,3]: " + sparse);
+}
+
 TEST(Import, LeavesOtherTypesOfNumPy) {
   std::vector<FileTensor> left;
   const std::string path = golden("types.npz");
@@ -204,12 +239,15 @@ std::string text_value(const std::string& text) {
 std::string torch_call(const std::string& function, const std::string& arguments) {
   return "ctorch._utils\n" + function + "\n(" + arguments + "tR";
 }
-/// A tensor u8[size] in the file `0`.
-std::string bytes_value(const std::string& size) {
+/// A tensor of u8 in the file `0`. Its shape and strides are lists of numbers.
+std::string view_value(const std::string& shape, const std::string& strides) {
   const std::string storage =
       "(" + text_value("storage") + "ctorch\nByteStorage\n" + text_value("0") + "NNtQ";
-  return torch_call("_rebuild_tensor_v2", storage + std::string("K\0(", 3) + size + "t(K\1tNN");
+  return torch_call("_rebuild_tensor_v2",
+                    storage + std::string("K\0(", 3) + shape + "t(" + strides + "tNN");
 }
+/// A tensor u8[size] in the file `0`.
+std::string bytes_value(const std::string& size) { return view_value(size, "K\1"); }
 /// An archive with a pickle and the file `0` of so many bytes.
 std::string torch_file(const std::string& name, const std::string& pickle, std::size_t size = 1) {
   std::string archive;
@@ -236,6 +274,28 @@ TEST(Import, RefusesATensorThatIsRepeatedTooOften) {
   };
   EXPECT_EQ(imported(file_with(3)).size(), 4U);
   EXPECT_NE(refusal(file_with(3000), {}).find("too often"), std::string::npos);
+}
+
+TEST(Import, RefusesViewsThatAreTooLargeOrOutsideTheirStorage) {
+  const auto refusal_of = [](const std::string& shape, const std::string& strides) {
+    const std::string pickle = "}" + text_value("x") + view_value(shape, strides) + "s.";
+    const std::string path = torch_file("view.pt", pickle, 16);
+    const std::string text = refusal(path, {});
+    const std::string start = "import_arrays: the file cannot be read; " + path + ": ";
+    return text.starts_with(start) ? text.substr(start.size()) : text;
+  };
+  const std::string zero("K\0", 2), most("J\xff\xff\xff\x7f", 5), mega("J\0\0\x10\0", 5);
+  EXPECT_EQ(refusal_of(mega, zero), "");
+  EXPECT_EQ(refusal_of("K\4K\4", "K\4K\1"), "");
+  EXPECT_EQ(refusal_of("K\4K\5", "K\4K\1"), "x is not inside its storage");
+  EXPECT_EQ(refusal_of("K\2K\2", most + most), "x is not inside its storage");
+  EXPECT_EQ(refusal_of("K\2K\2", "K\1"), "x is not inside its storage");
+  EXPECT_EQ(refusal_of("K\2", "J\xff\xff\xff\xff"),
+            "a tensor has a shape that is no list of at most 64 sizes");
+  EXPECT_EQ(refusal_of(most, zero),
+            "its tensors repeat the same elements too often, for example those of x; save fewer "
+            "copies of them");
+  EXPECT_EQ(refusal_of(most + most + most, zero + zero + zero), "an array is too large");
 }
 
 TEST(Import, RefusesListsThatRepeatEachOther) {

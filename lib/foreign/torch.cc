@@ -40,8 +40,7 @@ std::string dtype_of_storage(const Value& type) {
 /// `torch.uint16` -> U16; other names as they are.
 std::string dtype_named(const Value& type) {
   for (const DType dtype : kAllDTypes) {
-    const bool has_name = storage_name(dtype) == nullptr;
-    if (has_name && type.is_global("torch", numpy_name(dtype))) {
+    if (type.is_global("torch", numpy_name(dtype))) {
       return checkpoint::safetensors_name(dtype);
     }
   }
@@ -112,9 +111,6 @@ void check_inside(const View& view, const std::string& name, std::size_t storage
            !__builtin_add_overflow(last, reach, &last) && last < most;
   }
   if (!fits) throw BadText(name + " is not inside its storage");
-  // Such a tensor could be of any size.
-  if (elements_bytes(view.dtype, view.shape) > storage)
-    throw BadText(name + " repeats its elements; save a copy: x.contiguous()");
 }
 
 bool is_row_major(const View& view) {
@@ -126,7 +122,8 @@ bool is_row_major(const View& view) {
   return true;
 }
 
-/// The elements of a view in row-major order. It must have some.
+/// The elements of a view in row-major order. It must have some. They may overlap in the storage
+/// or repeat there: views have any strides.
 template <std::size_t kBytes>
 Bytes gathered(const View& view, std::span<const std::uint8_t> storage, std::size_t total) {
   Bytes elements(total);
@@ -151,12 +148,11 @@ Bytes gathered(const View& view, std::span<const std::uint8_t> storage, std::siz
   return bytes == 4 ? gathered<4>(view, storage, total) : gathered<8>(view, storage, total);
 }
 
-/// The elements of a tensor, which may lie anywhere in its storage.
-Content elements_of(const View& view, const std::string& name, const Content& storage,
-                    bool is_big_endian) {
-  const std::size_t bytes = element_bytes(view.dtype);
-  const std::size_t total = bytes == 0 ? 0 : elements_bytes(view.dtype, view.shape);
+/// The elements of a tensor of `total` bytes, which may lie anywhere in its storage.
+Content elements_of(const View& view, std::size_t total, const std::string& name,
+                    const Content& storage, bool is_big_endian) {
   if (total == 0) return {};
+  const std::size_t bytes = element_bytes(view.dtype);
   check_inside(view, name, storage.bytes.size());
   const bool is_as_stored = (!is_big_endian || bytes == 1) && !view.is_negated;
   if (is_row_major(view) && is_as_stored) {
@@ -171,6 +167,56 @@ Content elements_of(const View& view, const std::string& name, const Content& st
   return content_of(std::move(elements));
 }
 
+/// A tensor of a kind that arrays do not have.
+struct OtherTensor {
+  std::string dtype;
+  Shape shape;
+  const char* problem;  // as in Tensor
+};
+
+/// A sparse tensor, which is stored as dense ones: positions, the values, the sizes of the whole,
+/// and for some layouts a flag.
+std::optional<OtherTensor> sparse_tensor(const std::vector<Value*>& given) {
+  if (given.size() < 2 || given[1]->kind != Kind::list) return std::nullopt;
+  const Value* values = nullptr;
+  std::optional<Shape> sizes;
+  for (const Value* part : given[1]->items) {
+    if (part->kind == Kind::tensor) values = part;
+    // torch.Size is a call with a list of sizes.
+    const bool is_call = part->kind == Kind::opaque && part->items.size() >= 2 &&
+                         part->items[0]->is_global("torch", "Size") &&
+                         part->items[1]->items.size() == 1;
+    if (is_call) sizes = sizes_in(*part->items[1]->items[0]);
+  }
+  if (values == nullptr || !sizes) return std::nullopt;
+  return OtherTensor{view_of(*values).dtype, *sizes, "it is sparse; save x.to_dense() instead"};
+}
+
+/// The tensor that a call of PyTorch makes, which is not run; nothing for other values.
+std::optional<OtherTensor> other_tensor(const Value& call) {
+  const bool has_list = call.kind == Kind::opaque && call.items.size() >= 2 &&
+                        call.items[0]->kind == Kind::global && call.items[1]->kind == Kind::list;
+  if (!has_list) return std::nullopt;
+  const Value& function = *call.items[0];
+  const std::vector<Value*>& given = call.items[1]->items;
+  if (function.is_global("torch._utils", "_rebuild_sparse_tensor")) return sparse_tensor(given);
+  if (function.is_global("torch._utils", "_rebuild_qtensor")) {
+    const bool is_right = given.size() >= 3 && given[0]->kind == Kind::storage;
+    const std::optional<Shape> sizes = is_right ? sizes_in(*given[2]) : std::nullopt;
+    if (!sizes) return std::nullopt;
+    return OtherTensor{dtype_of_storage(*given[0]->items[0]), *sizes,
+                       "it is quantised; save x.dequantize() instead"};
+  }
+  if (function.is_global("torch._utils", "_rebuild_meta_tensor_no_storage")) {
+    const bool is_right = given.size() >= 2 && given[0]->kind == Kind::global;
+    const std::optional<Shape> sizes = is_right ? sizes_in(*given[1]) : std::nullopt;
+    if (!sizes) return std::nullopt;
+    return OtherTensor{dtype_named(*given[0]), *sizes,
+                       "it is on the device `meta`, so it has no elements"};
+  }
+  return std::nullopt;
+}
+
 /// Collects the tensors of a pickle and their elements.
 class Collector {
  public:
@@ -180,8 +226,8 @@ class Collector {
       files_[entry.name] = &entry.content;
       size += entry.content.bytes.size();
     }
-    // Tied weights and views of each other need a few copies, but not many.
-    constexpr std::uint64_t kMostCopies = 32, kAlways = std::uint64_t{64} << 20;
+    // Tied weights, expanded tensors and views of each other need a few copies, but not many.
+    constexpr std::uint64_t kMostCopies = 32, kAlways = std::uint64_t{256} << 20;
     room_ = std::max(kAlways, kMostCopies * size);
     const auto order = files_.find(folder_ + "byteorder");
     if (order == files_.end()) return;
@@ -197,6 +243,8 @@ class Collector {
       add(value, "");
     } else if (const std::optional<NumpyArray> array = numpy_array(value)) {
       add(*array, "");
+    } else if (const std::optional<OtherTensor> other = other_tensor(value)) {
+      add(*other, other->problem);
     } else if (value.kind == Kind::opaque) {
       const std::string call = name_of_call(value);
       if (first_call_.empty()) first_call_ = call;
@@ -240,6 +288,7 @@ class Collector {
     if (level > kMostLevels || !listed_.insert(&value).second) return;
     if (value.kind == Kind::tensor) return add(value, problem);
     if (const std::optional<NumpyArray> array = numpy_array(value)) return add(*array, problem);
+    if (const std::optional<OtherTensor> other = other_tensor(value)) return add(*other, problem);
     each_item(value, [&](const Value& item, bool) { list_hidden(item, problem, level + 1); });
   }
 
@@ -257,10 +306,13 @@ class Collector {
     }
     return name;
   }
-  /// A small file could have the same large tensor, or the same long name, any number of times.
+  /// A small file could have the same large tensor, or the same long name, any number of times. It
+  /// could also have one element that is expanded to any size.
   void use_room(std::uint64_t bytes) {
-    if (bytes > room_)
-      throw BadText("its tensors repeat the same elements too often; save fewer copies of them");
+    if (bytes > room_) {
+      throw BadText("its tensors repeat the same elements too often, for example those of " +
+                    name().substr(0, 64) + "; save fewer copies of them");
+    }
     room_ -= bytes;
   }
   void add(const Value& value, const std::string& problem) {
@@ -269,16 +321,25 @@ class Collector {
     if (tensor.problem.empty()) {
       const auto file = files_.find(folder_ + "data/" + std::string(view.storage));
       if (file == files_.end()) throw BadText("the archive has no storage for " + tensor.name);
-      tensor.elements = elements_of(view, tensor.name, *file->second, is_big_endian_);
+      const bool is_known = element_bytes(view.dtype) > 0;
+      const std::size_t total = is_known ? elements_bytes(view.dtype, view.shape) : 0;
+      use_room(total);
+      tensor.elements = elements_of(view, total, tensor.name, *file->second, is_big_endian_);
     }
-    keep(std::move(tensor));
+    tensors_.push_back(std::move(tensor));
   }
   void add(const NumpyArray& array, const std::string& problem) {
     Tensor tensor = new_tensor(dtype_of_npy(array.type), array.shape, problem);
     // The pickle, in which they may lie, is not kept.
     const std::span<const std::uint8_t> elements = array.elements.bytes;
-    if (problem.empty()) tensor.elements = content_of(Bytes(elements.begin(), elements.end()));
-    keep(std::move(tensor));
+    if (problem.empty()) {
+      use_room(elements.size());
+      tensor.elements = content_of(Bytes(elements.begin(), elements.end()));
+    }
+    tensors_.push_back(std::move(tensor));
+  }
+  void add(const OtherTensor& other, const std::string& problem) {
+    tensors_.push_back(new_tensor(other.dtype, other.shape, problem));
   }
   /// A tensor without elements, with the name of the value that is visited.
   Tensor new_tensor(const std::string& dtype, const Shape& shape, const std::string& problem) {
@@ -291,10 +352,6 @@ class Collector {
     tensor.shape = shape;
     tensor.problem = problem;
     return tensor;
-  }
-  void keep(Tensor tensor) {
-    use_room(tensor.elements.bytes.size());
-    tensors_.push_back(std::move(tensor));
   }
 
   std::string folder_;

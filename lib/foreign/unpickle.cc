@@ -26,6 +26,12 @@ bool makes_parameter(const Value& function) {
   return function.is_global("torch._utils", "_rebuild_parameter") ||
          function.is_global("torch._utils", "_rebuild_parameter_with_state");
 }
+/// A tensor of a subclass, such as torch.nn.Buffer: the function that makes the tensor, the class,
+/// the arguments of the function, and attributes.
+bool makes_subclass(const Value& function, const std::vector<Ref>& arguments) {
+  return function.is_global("torch._tensor", "_rebuild_from_type_v2") && arguments.size() >= 3 &&
+         makes_tensor(*arguments[0]) && arguments[2]->kind == Kind::list;
+}
 /// Dicts are stored empty; operations that follow fill them. The argument of a defaultdict makes
 /// default values.
 bool makes_dict(const Value& function, const std::vector<Ref>& arguments) {
@@ -430,8 +436,11 @@ class Unpickler {
   void push_result(std::vector<Ref> call) {
     const Value& function = *call[0];
     const std::vector<Ref>& given = call[1]->items;
-    if (makes_parameter(function) && !given.empty() && given[0]->kind == Kind::tensor) {
+    const Kind first = given.empty() ? Kind::none : given[0]->kind;
+    if (makes_parameter(function) && (first == Kind::tensor || first == Kind::opaque)) {
       stack_.push_back(given[0]);
+    } else if (makes_subclass(function, given)) {
+      push({.kind = Kind::tensor, .items = {given[0], given[2]}});
     } else if (makes_tensor(function)) {
       push({.kind = Kind::tensor, .items = std::move(call)});
     } else if (makes_dict(function, given)) {

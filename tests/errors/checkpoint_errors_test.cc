@@ -355,7 +355,7 @@ TEST(CheckpointErrors, ImportOfATensorInsideACall) {
       "  found:  arguments.2.start F32[2,3]: it is inside a call of argparse.Namespace, which "
       "is not run\n"
       "  wanted: names of tensors that can be read\n"
-      "  cure:   leave it out of the names, or save it in a dict or list");
+      "  cure:   leave it out of the names, or save it as a dense array in a dict or list");
 }
 
 TEST(CheckpointErrors, ImportOfANameThatTwoArraysHave) {

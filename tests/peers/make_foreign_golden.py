@@ -76,6 +76,32 @@ def write_torch():
     os.remove(path)
 
 
+def write_views():
+    """Tensors of any strides, all in the storage of `base`, and copies of them."""
+    base = torch.arange(24, dtype=torch.int32)
+    views = {"base": base, "expanded": base[5].expand(2, 3), "rows": base[3:6].expand(2, 3),
+             "columns": base[::9].unsqueeze(1).expand(3, 2), "windows": base.unfold(0, 4, 2)[:3],
+             "overlapping": base.as_strided((2, 2, 2), (3, 1, 3), 4),
+             "permuted": base.reshape(2, 3, 4).permute(2, 0, 1)[1::2, :, ::2]}
+    for name, view in list(views.items()):
+        views["copies." + name] = view.clone(memory_format=torch.contiguous_format)
+    torch.save(views, os.path.join(OUT, "views.pt"))
+
+
+def write_kinds():
+    """Kinds of tensors that arrays do not have, beside two that they have."""
+    rows = torch.ones(2, 3)
+    scales = torch.quantize_per_channel(rows, torch.ones(2), torch.zeros(2), 0, torch.quint8)
+    meta = torch.empty(2, 3, device="meta", dtype=torch.float64)
+    torch.save({"weight": rows, "buffer": torch.nn.Buffer(torch.arange(3.0)),
+                "quantised": torch.quantize_per_tensor(rows, 0.1, 0, torch.qint8),
+                "channels": scales, "meta": meta, "parameter": torch.nn.Parameter(meta),
+                "sparse": torch.eye(3).to_sparse(), "rows": torch.eye(3).to_sparse_csr(),
+                "complex": torch.ones(2, dtype=torch.complex64),
+                "hidden": argparse.Namespace(m=meta),
+                "float8": torch.ones(2).to(torch.float8_e5m2)}, os.path.join(OUT, "kinds.pt"))
+
+
 def write_other_types():
     fields = np.array([(1, 2), (3, 4)], [("a", "<f4"), ("b", "<i4")])
     np.savez(os.path.join(OUT, "types.npz"), weight=np.ones(3, np.float32), fields=fields,
@@ -86,6 +112,8 @@ def write_other_types():
 def main():
     os.makedirs(OUT, exist_ok=True)
     write_torch()
+    write_views()
+    write_kinds()
     write_other_types()
     kernel = np.arange(12, dtype=np.float32).reshape(3, 4) / 8
     bias = np.array([1.5, -2, 65504], np.float16)
