@@ -29,7 +29,6 @@
 namespace TESSERA_EXPORT tessera {
 namespace data {
 // --- records
-
 /// Row-major elements in host memory.
 struct HostArray {
   Shape shape;
@@ -80,7 +79,9 @@ struct Order {
 
   std::int64_t shard_size() const;
   std::int64_t size() const;  // of all epochs; INT64_MAX if endless
-  std::int64_t record(std::int64_t place) const;
+  bool operator==(const Order&) const = default;
+  std::int64_t record(std::int64_t place,  // UserError unless below size()
+                      std::source_location where = std::source_location::current()) const;
   /// The key of the random numbers of a record: seed + place * num_shards + shard.
   std::uint64_t random_key(std::int64_t place) const;
 };
@@ -97,7 +98,6 @@ struct Position {
 };
 
 // --- streams
-
 /// Records in a given order.
 class Dataset {
  public:
@@ -106,7 +106,8 @@ class Dataset {
   const std::shared_ptr<const Source>& source() const { return source_; }
   const Order& order() const { return order_; }
   std::int64_t size() const { return order_.size(); }
-  Record read(std::int64_t place) const;  // at a position of the stream; thread-safe
+  Record read(std::int64_t place,  // a position of the stream; thread-safe
+              std::source_location where = std::source_location::current()) const;
 
  private:
   std::shared_ptr<const Source> source_;
@@ -210,7 +211,6 @@ Dataset zip(const Dataset& first, const Dataset& second,
             std::source_location where = std::source_location::current());
 
 // --- images, by torchvision's rules and Pillow's arithmetic
-
 HostArray random_horizontal_flip(HostArray image, RecordRandom& random, double probability = 0.5);
 struct CropOptions {
   std::int64_t size = 32;  // height and width of the result

@@ -351,15 +351,17 @@ Position Batches::position() const {
 
 void Batches::seek(const Position& position, std::source_location where) {
   const Order& mine = state_->dataset.order();
-  const auto text = [](const Order& o) {
-    return (o.is_shuffled ? "seed " + std::to_string(o.seed) : "not shuffled") + ", shard " +
-           std::to_string(o.shard) + " of " + std::to_string(o.num_shards) + ", " +
-           std::to_string(o.num_records) + " records";
-  };
-  if (text(position.order) != text(mine)) {
+  Order theirs = position.order;
+  theirs.epochs = mine.epochs;  // a run may go on for longer
+  if (theirs != mine) {
+    const auto text = [](const Order& o) {
+      return std::string(o.is_shuffled ? "" : "not shuffled, ") + "seed " + std::to_string(o.seed) +
+             ", shard " + std::to_string(o.shard) + " of " + std::to_string(o.num_shards) + ", " +
+             std::to_string(o.num_records) + " records";
+    };
     throw UserError({.what = "seek: the position belongs to another stream",
                      .where = Span(where),
-                     .found = text(position.order),
+                     .found = text(theirs),
                      .wanted = text(mine),
                      .cure = "use the data and the flags of the run that saved it"});
   }

@@ -22,15 +22,10 @@ Dataset::Dataset(const std::shared_ptr<const Source>& source)
 Dataset::Dataset(std::shared_ptr<const Source> source, const Order& order)
     : source_(std::move(source)), order_(order) {}
 
-Record Dataset::read(std::int64_t place) const {
-  if (place < 0 || place >= order_.size()) {
-    throw UserError({.what = "Dataset::read: the position is not in the stream",
-                     .found = std::to_string(place),
-                     .wanted = "0 to " + std::to_string(order_.size() - 1),
-                     .cure = "read positions below size()"});
-  }
+Record Dataset::read(std::int64_t place, std::source_location where) const {
+  const std::int64_t record = order_.record(place, where);
   RecordRandom random(order_.random_key(place));
-  return source_->read(order_.record(place), random);
+  return source_->read(record, random);
 }
 
 namespace {
@@ -95,9 +90,7 @@ Dataset zip(const Dataset& first, const Dataset& second, std::source_location wh
                      .cure = "pass files that were written together"});
   }
   const Order as_stored{.num_records = size};
-  const auto order_of = [](const Order& order) { return Position{.order = order}.integers(); };
-  if (order_of(second.order()) != order_of(as_stored) &&
-      order_of(second.order()) != order_of(first.order())) {
+  if (second.order() != as_stored && second.order() != first.order()) {
     throw UserError({.what = "zip: the second data set has an order of its own",
                      .where = Span(where),
                      .found = "shuffle, repeat or shard before zip",

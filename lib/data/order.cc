@@ -48,9 +48,15 @@ std::int64_t Order::size() const {
   return epochs == endless || epochs > kMost / per_epoch ? kMost : epochs * per_epoch;
 }
 
-std::int64_t Order::record(std::int64_t place) const {
+std::int64_t Order::record(std::int64_t place, std::source_location where) const {
+  if (place < 0 || place >= size()) {
+    throw UserError({.what = "Order: the position is not in the stream",
+                     .where = Span(where),
+                     .found = std::to_string(place),
+                     .wanted = "at least 0 and less than " + std::to_string(size()),
+                     .cure = "read positions below size()"});
+  }
   const std::int64_t count = shard_size();
-  require(place >= 0 && place < size(), "a position lies in its stream");
   const std::int64_t first =
       num_records / num_shards * shard + std::min(shard, num_records % num_shards);
   if (!is_shuffled) return first + place % count;

@@ -104,6 +104,13 @@ TEST(Order, SizesDoNotOverflow) {
   EXPECT_EQ((Order{.num_records = 10, .epochs = 3}).size(), 30);
 }
 
+TEST(Order, IsEqualIfAllFieldsAre) {
+  const Order order{.num_records = 9, .is_shuffled = true, .seed = 3};
+  EXPECT_EQ(order, (Order{.num_records = 9, .is_shuffled = true, .seed = 3}));
+  EXPECT_NE(order, (Order{.num_records = 9, .is_shuffled = true, .seed = 4}));
+  EXPECT_NE(order, (Order{.num_records = 9, .is_shuffled = true, .seed = 3, .epochs = 2}));
+}
+
 TEST(Position, ComesBackFromItsIntegers) {
   const Position position{.place = 130,
                           .order = {.num_records = 100,

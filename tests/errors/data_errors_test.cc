@@ -331,6 +331,19 @@ TEST(StreamErrors, SeekInAnotherStream) {
             "  cure:   use the data and the flags of the run that saved it");
 }
 
+TEST(StreamErrors, SeekWithAnotherSeedOfRandomNumbers) {
+  data::Batches batches = numbers(9) | data::batch(2);
+  const data::Position other{.order = {.num_records = 9, .seed = 4, .epochs = 2}};
+  const Caught error = caught([&] { batches.seek(other); });
+  EXPECT_EQ(error.text,
+            "seek: the position belongs to another stream\n"
+            "  where:  <this line>\n"
+            "  found:  not shuffled, seed 4, shard 0 of 1, 9 records\n"
+            "  wanted: not shuffled, seed 0, shard 0 of 1, 9 records\n"
+            "  cure:   use the data and the flags of the run that saved it");
+  batches.seek({.order = {.num_records = 9, .epochs = 2}});  // a run may go on for longer
+}
+
 TEST(StreamErrors, SeekBehindTheEnd) {
   data::Batches batches = numbers(9) | data::batch(2);
   data::Position position = batches.position();
@@ -375,9 +388,19 @@ TEST(StreamErrors, ZipWithAnOrderOfItsOwn) {
 
 TEST(StreamErrors, ReadBehindTheEnd) {
   EXPECT_EQ(caught([] { std::ignore = numbers(3).read(3); }).text,
-            "Dataset::read: the position is not in the stream\n"
+            "Order: the position is not in the stream\n"
+            "  where:  <this line>\n"
             "  found:  3\n"
-            "  wanted: 0 to 2\n"
+            "  wanted: at least 0 and less than 3\n"
+            "  cure:   read positions below size()");
+}
+
+TEST(StreamErrors, RecordBeforeTheStream) {
+  EXPECT_EQ(caught([] { std::ignore = data::Order{.num_records = 3}.record(-1); }).text,
+            "Order: the position is not in the stream\n"
+            "  where:  <this line>\n"
+            "  found:  -1\n"
+            "  wanted: at least 0 and less than 3\n"
             "  cure:   read positions below size()");
 }
 
