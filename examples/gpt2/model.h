@@ -97,7 +97,7 @@ using Cache = std::vector<nn::AttentionCache>;
 inline Cache make_cache(const Config& c, std::int64_t batch, std::int64_t capacity) {
   Cache cache;
   for (std::int64_t i = 0; i < c.layers; ++i) {
-    cache.emplace_back(batch, capacity, attention_options(c));
+    cache.push_back(nn::AttentionCache(batch, capacity, attention_options(c)));
   }
   return cache;
 }

@@ -80,7 +80,9 @@ struct Mean {
 struct Confusion {
   Array counts;  // i64 [classes, classes]
 
-  explicit Confusion(std::int64_t classes) : counts(zeros({classes, classes}, DType::i64)) {}
+  explicit Confusion(std::int64_t classes,
+                     std::source_location where = std::source_location::current())
+      : counts(zeros({classes, classes}, DType::i64, where)) {}
   /// i32 arrays of the same shape. A pair with a number that is not a class is skipped.
   void update(Operand predictions, Operand labels);
   TESSERA_TREE(counts)

@@ -207,9 +207,11 @@ struct AttentionOptions {
 struct AttentionCache {
   Array keys, values;  // [B,capacity,K,D], K heads
   Array length;        // i32: the number of positions in use
-  AttentionCache(std::int64_t batch, std::int64_t capacity, const AttentionOptions& options);
+  AttentionCache(std::int64_t batch, std::int64_t capacity, const AttentionOptions& options,
+                 std::source_location where = std::source_location::current());
   /// A cache that is full: all positions of `keys` and `values` are in use.
-  AttentionCache(Array keys, Array values);
+  AttentionCache(Array keys, Array values,
+                 std::source_location where = std::source_location::current());
   TESSERA_TREE(keys, values, length)
 };
 

@@ -19,7 +19,8 @@ struct SimpleCell {
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
   Array project(Operand x) const;  // [.., inputs] -> [.., features]
   std::pair<Array, Array> step(const Array& carry, const Array& projected) const;
-  Array initial_carry(std::int64_t batch) const;
+  Array initial_carry(std::int64_t batch,
+                      std::source_location where = std::source_location::current()) const;
   TESSERA_MODULE(input, hidden)
 };
 
@@ -30,7 +31,8 @@ struct LSTMCell {                    // the carry is (c, h)
   std::pair<Carry, Array> operator()(const Carry& carry, Operand x) const;
   std::vector<Array> project(Operand x) const;  // per gate: [.., inputs] -> [.., features]
   std::pair<Carry, Array> step(const Carry& carry, const std::vector<Array>& projected) const;
-  Carry initial_carry(std::int64_t batch) const;
+  Carry initial_carry(std::int64_t batch,
+                      std::source_location where = std::source_location::current()) const;
   TESSERA_MODULE(input, hidden)
 };
 
@@ -40,7 +42,8 @@ struct GRUCell {
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
   std::vector<Array> project(Operand x) const;  // per gate: [.., inputs] -> [.., features]
   std::pair<Array, Array> step(const Array& carry, const std::vector<Array>& projected) const;
-  Array initial_carry(std::int64_t batch) const;
+  Array initial_carry(std::int64_t batch,
+                      std::source_location where = std::source_location::current()) const;
   TESSERA_MODULE(input, hidden)
 };
 

@@ -176,19 +176,18 @@ Array MultiHeadAttention::operator()(Operand x, const AttentionMask& mask, const
 }
 
 AttentionCache::AttentionCache(std::int64_t batch, std::int64_t capacity,
-                               const AttentionOptions& options)
+                               const AttentionOptions& options, std::source_location where)
     : length(zeros({}, DType::i32)) {
-  const auto where = std::source_location::current();
   const Shape shape = {batch, capacity, num_kv_heads(options, where), head_width(options, where)};
   const DType held = options.dtype.value_or(DType::f32);
-  keys = zeros(shape, held);
-  values = zeros(shape, held);  // an array of its own, so that both can be donated
+  keys = zeros(shape, held, where);
+  values = zeros(shape, held, where);  // an array of its own, so that both can be donated
 }
 
-AttentionCache::AttentionCache(Array k, Array v)
+AttentionCache::AttentionCache(Array k, Array v, std::source_location where)
     : keys(std::move(k)),
       values(std::move(v)),
-      length(full({}, static_cast<std::int32_t>(keys.dim(1)), DType::i32)) {}
+      length(full({}, static_cast<std::int32_t>(keys.dim(1, where)), DType::i32)) {}
 
 Array MultiHeadAttention::operator()(Operand x, AttentionCache& cache) const {
   const CallScope call(x.where);

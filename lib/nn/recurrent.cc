@@ -29,8 +29,8 @@ std::vector<Array> projections(const std::vector<Dense>& gates, const Operand& x
 }
 
 /// Zeros for a cell whose gates have the dtype and the number of features of this one.
-Array carry_for(const Dense& gate, std::int64_t batch) {
-  return zeros({batch, gate.kernel.dim(1)}, gate.dtype.value_or(gate.kernel.dtype()));
+Array carry_for(const Dense& gate, std::int64_t batch, const std::source_location& where) {
+  return zeros({batch, gate.kernel.dim(1)}, gate.dtype.value_or(gate.kernel.dtype()), where);
 }
 
 }  // namespace
@@ -98,7 +98,9 @@ std::pair<Array, Array> SimpleCell::step(const Array& carry, const Array& projec
   return {next, next};
 }
 
-Array SimpleCell::initial_carry(std::int64_t batch) const { return carry_for(input, batch); }
+Array SimpleCell::initial_carry(std::int64_t batch, std::source_location where) const {
+  return carry_for(input, batch, where);
+}
 
 LSTMCell::LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
     : input(gates(scope, "i", "ifgo", inputs, features, "ifgo", init::lecun_normal())),
@@ -121,8 +123,8 @@ std::pair<LSTMCell::Carry, Array> LSTMCell::step(const Carry& carry,
   return {{next_c, next_h}, next_h};
 }
 
-LSTMCell::Carry LSTMCell::initial_carry(std::int64_t batch) const {
-  const Array start = carry_for(input[0], batch);
+LSTMCell::Carry LSTMCell::initial_carry(std::int64_t batch, std::source_location where) const {
+  const Array start = carry_for(input[0], batch, where);
   return {start, start};
 }
 
@@ -146,6 +148,8 @@ std::pair<Array, Array> GRUCell::step(const Array& carry,
   return {next, next};
 }
 
-Array GRUCell::initial_carry(std::int64_t batch) const { return carry_for(input[0], batch); }
+Array GRUCell::initial_carry(std::int64_t batch, std::source_location where) const {
+  return carry_for(input[0], batch, where);
+}
 
 }  // namespace tessera::nn

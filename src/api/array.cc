@@ -164,7 +164,7 @@ std::int64_t Array::size(std::source_location where) const { return num_elements
 
 std::int64_t Array::dim(std::int64_t axis, std::source_location where) const {
   const std::int64_t index = axis < 0 ? axis + rank(where) : axis;
-  if (index >= 0 && index < rank()) return shape()[static_cast<std::size_t>(index)];
+  if (index >= 0 && index < rank(where)) return shape()[static_cast<std::size_t>(index)];
   throw UserError({.what = fmt::format("dim: axis {} is out of range", axis),
                    .where = trace::call_span(where),
                    .found = detail::describe(*this),

@@ -48,6 +48,47 @@ TEST(LayerErrors, ScopeWithASlash) {
             "  cure:   open one scope per name: scope / \"blocks\" / \"Dense_0\"");
 }
 
+TEST(LayerErrors, NegativeSizesAreTheCallers) {
+  const auto error = [](const std::string& shape) {
+    return "zeros: the shape has a negative size\n"
+           "  where:  <this line>\n"
+           "  found:  " +
+           shape +
+           "\n"
+           "  wanted: sizes of 0 or more\n"
+           "  cure:   write every size out; only reshape takes -1";
+  };
+  const nn::Scope scope(Key(0));
+  const nn::SimpleCell simple(scope / "simple", 3, 4);
+  EXPECT_EQ(caught([&] { simple.initial_carry(-1); }).text, error("[-1,4]"));
+  const nn::LSTMCell lstm(scope / "lstm", 3, 4);
+  EXPECT_EQ(caught([&] { lstm.initial_carry(-1); }).text, error("[-1,4]"));
+  const nn::GRUCell gru(scope / "gru", 3, 4);
+  EXPECT_EQ(caught([&] { gru.initial_carry(-1); }).text, error("[-1,4]"));
+  EXPECT_EQ(caught([] { metrics::Confusion(-1); }).text, error("[-1,-1]"));
+  const nn::AttentionOptions options{.num_heads = 2, .features = 4};
+  EXPECT_EQ(caught([&] { nn::AttentionCache(1, -1, options); }).text, error("[1,-1,2,2]"));
+}
+
+TEST(LayerErrors, ACacheOfOtherHeadsIsTheCallers) {
+  const nn::AttentionOptions options{.num_heads = 5, .features = 4};
+  EXPECT_EQ(caught([&] { nn::AttentionCache(1, 1, options); }).text,
+            "MultiHeadAttention: the number of heads does not divide the number of features\n"
+            "  where:  <this line>\n"
+            "  found:  4 features, 5 heads\n"
+            "  wanted: features that are a multiple of the number of heads\n"
+            "  cure:   choose a number of heads that divides the features");
+}
+
+TEST(LayerErrors, ACacheOfVectors) {
+  EXPECT_EQ(caught([] { nn::AttentionCache(ones({3}), ones({3})); }).text,
+            "dim: axis 1 is out of range\n"
+            "  where:  <this line>\n"
+            "  found:  f32[3]\n"
+            "  wanted: an axis from -1 to 0\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
 TEST(LayerErrors, HeadsDoNotDivide) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::SelfAttention(scope, {.num_heads = 3, .features = 8}); });
