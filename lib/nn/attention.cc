@@ -5,6 +5,7 @@
 #include <tessera/nn.h>
 
 #include "nn/cast.h"
+#include "nn/input.h"
 
 namespace tessera::nn {
 
@@ -89,8 +90,14 @@ struct Heads {
   Array query, key, value;
 };
 
-Heads heads_of(const MultiHeadAttention& layer, const Array& x) {
-  const Array inputs = cast(x, layer.dtype);
+/// The sequences that a layer reads for queries or, with the parameter `key`, for keys.
+Array inputs_of(const MultiHeadAttention& layer, const Operand& x, const Param& kernel) {
+  const std::string wanted = "[B, T, " + std::to_string(kernel.dim(0)) + "]";
+  return cast(input_of("MultiHeadAttention", x, wanted), layer.dtype);
+}
+
+Heads heads_of(const MultiHeadAttention& layer, const Operand& x) {
+  const Array inputs = inputs_of(layer, x, layer.query);
   // A list is evaluated from left to right, as arguments of a call are not: the order of the three
   // decides in which order their gradients are added.
   return {projected(layer, inputs, layer.query, layer.query_bias),
@@ -99,10 +106,10 @@ Heads heads_of(const MultiHeadAttention& layer, const Array& x) {
 }
 
 /// The heads of self-attention, whose first position is `start`.
-Heads rotated_heads_of(const MultiHeadAttention& layer, const Array& x, const Operand& start) {
+Heads rotated_heads_of(const MultiHeadAttention& layer, const Operand& x, const Operand& start) {
   Heads heads = heads_of(layer, x);
   if (layer.rotary->has_value()) {
-    const Array positions = iota({x.dim(1)}, 0) + start;
+    const Array positions = iota({heads.query.dim(1)}, 0) + start;
     heads.query = rotary_embedding(heads.query, positions, **layer.rotary);
     heads.key = rotary_embedding(heads.key, positions, **layer.rotary);
   }
@@ -169,7 +176,7 @@ Array MultiHeadAttention::operator()(Operand x, const Mode& mode) const {
 
 Array MultiHeadAttention::operator()(Operand x, const AttentionMask& mask, const Mode& mode) const {
   const CallScope call(x.where);
-  const Heads heads = rotated_heads_of(*this, x.array, 0);
+  const Heads heads = rotated_heads_of(*this, x, 0);
   AttentionMask own = in_mode(*this, mask, mode);
   own.is_causal = mask.is_causal || is_causal;
   return joined(*this, attention(heads.query, heads.key, heads.value, own));
@@ -191,7 +198,7 @@ AttentionCache::AttentionCache(Array k, Array v, std::source_location where)
 
 Array MultiHeadAttention::operator()(Operand x, AttentionCache& cache) const {
   const CallScope call(x.where);
-  const Heads heads = rotated_heads_of(*this, x.array, cache.length);
+  const Heads heads = rotated_heads_of(*this, x, cache.length);
   check_cache(*this, cache, heads.key, x.where);
   const std::int64_t queries = heads.key.dim(1);
   const std::vector<Operand> starts = {0, cache.length, 0, 0};
@@ -204,7 +211,7 @@ Array MultiHeadAttention::operator()(Operand x, AttentionCache& cache) const {
 
 AttentionCache MultiHeadAttention::read(Operand from) const {
   const CallScope call(from.where);
-  const Array inputs = cast(from.array, dtype);
+  const Array inputs = inputs_of(*this, from, key);
   Array keys = projected(*this, inputs, key, key_bias);
   return {std::move(keys), projected(*this, inputs, value, value_bias)};
 }
@@ -212,7 +219,7 @@ AttentionCache MultiHeadAttention::read(Operand from) const {
 Array MultiHeadAttention::attend(Operand x, Operand from, const AttentionMask& mask,
                                  const Mode& mode) const {
   const CallScope call(x.where);
-  const Array queries = projected(*this, cast(x.array, dtype), query, query_bias);
+  const Array queries = projected(*this, inputs_of(*this, x, query), query, query_bias);
   const AttentionCache seen = read(from);
   return joined(*this, attention(queries, seen.keys, seen.values, in_mode(*this, mask, mode)));
 }
@@ -222,7 +229,7 @@ Array MultiHeadAttention::attend(Operand x, const AttentionCache& seen, const At
   const CallScope call(x.where);
   AttentionMask own = in_mode(*this, mask, mode);
   if (!own.lengths) own.lengths = broadcast_to(seen.length, {seen.keys.dim(0)});
-  const Array queries = projected(*this, cast(x.array, dtype), query, query_bias);
+  const Array queries = projected(*this, inputs_of(*this, x, query), query, query_bias);
   return joined(*this, attention(queries, seen.keys, seen.values, own));
 }
 

@@ -6,6 +6,7 @@
 #include <tessera/nn.h>
 
 #include "nn/cast.h"
+#include "nn/input.h"
 #include "nn/line_of.h"
 
 namespace tessera::nn {
@@ -15,6 +16,34 @@ TESSERA_DEFINE_COPYABLE(ConvTranspose);
 TESSERA_DEFINE_COPYABLE(Dense);
 TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
+
+static std::string text_of(double number) {
+  std::ostringstream text;
+  text << number;
+  return text.str();
+}
+
+const Array& input_of(const std::string& layer, const Operand& x, const std::string& wanted,
+                      std::int64_t least_rank) {
+  if (!x.is_number() && x.array.is_empty()) {
+    throw UserError({.what = layer + ": the input is an empty Array",
+                     .where = x.where,
+                     .found = "a default-constructed or moved-from handle",
+                     .wanted = wanted,
+                     .cure = "assign an array to it first; use std::move only on handles that are "
+                             "no longer needed"});
+  }
+  if (!x.is_number() && x.array.rank() >= least_rank) return x.array;
+  throw UserError(
+      {.what = layer +
+               (x.is_number() ? ": the input is a number" : ": the input has too few dimensions"),
+       .where = x.where,
+       .found = x.is_number() ? "the number " + text_of(x.real) + ", a scalar of shape []"
+                              : to_string(x.array.type()),
+       .wanted = wanted,
+       .cure = x.is_number() ? "pass an array: full(shape, number) fills one with a number"
+                             : "add the missing dimensions with expand_dims or reshape"});
+}
 
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init,
@@ -26,7 +55,8 @@ Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, boo
 
 Array Dense::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = dot(cast(x.array, dtype), cast(kernel, dtype));
+  const std::string wanted = "[.., " + std::to_string(kernel.dim(0)) + "]";
+  const Array y = dot(cast(input_of("Dense", x, wanted), dtype), cast(kernel, dtype));
   return bias ? y + cast(*bias, dtype) : y;
 }
 
@@ -37,6 +67,7 @@ Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
 
 Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
+  if (!ids.is_number()) input_of("Embed", ids, "an array of ids", 0);
   // Rows are converted after the lookup, so that their gradients are added in f32.
   return cast(take(embedding, ids, 0), dtype);
 }
@@ -97,9 +128,19 @@ Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const
   if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope, where));
 }
 
+namespace {
+
+/// What a convolution reads, for messages.
+std::string pictures(std::int64_t channels) {
+  return "[n, space.., " + std::to_string(channels) + "]";
+}
+
+}  // namespace
+
 Array Conv::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = conv(cast(x.array, dtype), cast(kernel, dtype), *options);
+  const std::string wanted = pictures(kernel.dim(-2) * options->feature_group_count);
+  const Array y = conv(cast(input_of("Conv", x, wanted), dtype), cast(kernel, dtype), *options);
   return bias ? y + cast(*bias, dtype) : y;
 }
 
@@ -165,14 +206,9 @@ ConvTranspose::ConvTranspose(const Scope& scope, std::int64_t inputs, std::int64
 
 Array ConvTranspose::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = conv(cast(x.array, dtype), cast(kernel, dtype), *options);
+  const Array& input = input_of("ConvTranspose", x, pictures(kernel.dim(-2)));
+  const Array y = conv(cast(input, dtype), cast(kernel, dtype), *options);
   return bias ? y + cast(*bias, dtype) : y;
-}
-
-static std::string text_of(double number) {
-  std::ostringstream text;
-  text << number;
-  return text.str();
 }
 
 Dropout::Dropout(const Scope& scope, double drop_rate, std::source_location where)
@@ -187,10 +223,11 @@ Dropout::Dropout(const Scope& scope, double drop_rate, std::source_location wher
 
 Array Dropout::operator()(Operand x, const Mode& mode) const {
   const CallScope call(x.where);
-  if (!mode.dropout_key || rate == 0.0) return x.array;
+  const Array& input = input_of("Dropout", x, "an array", 0);
+  if (!mode.dropout_key || rate == 0.0) return input;
   const double keep = 1.0 - rate;
   const Array is_kept =
-      random::bernoulli(fold(*mode.dropout_key), static_cast<float>(keep), x.array.shape());
+      random::bernoulli(fold(*mode.dropout_key), static_cast<float>(keep), input.shape());
   return where(is_kept, x / keep, 0.0);
 }
 

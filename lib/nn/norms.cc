@@ -7,6 +7,7 @@
 #include <tessera/transform.h>
 
 #include "nn/cast.h"
+#include "nn/input.h"
 #include "nn/line_of.h"
 
 namespace tessera::nn {
@@ -23,12 +24,14 @@ namespace {
 Array wide(const char* layer, const Operand& x, const Param& parameter,
            const std::optional<DType>& dtype) {
   const std::int64_t features = parameter.dim(0);
+  const std::string wanted = "[.., " + std::to_string(features) + "]";
+  input_of(layer, x, wanted, 0);
   if (x.array.rank(x.where) < 1 || x.array.dim(-1, x.where) != features) {
     throw UserError({.what = std::string(layer) + ": the array has the wrong number of features",
                      .where = x.where,
                      .found = to_string(x.array.type()) + " for parameter " + parameter.path() +
                               " of " + to_string(parameter.shape()),
-                     .wanted = "[.., " + std::to_string(features) + "]",
+                     .wanted = wanted,
                      .cure = "construct the layer with the size of the last dimension"});
   }
   if (dtype == DType::f64) return cast(x.array, dtype);

@@ -2,6 +2,7 @@
 #include <tessera/error.h>
 #include <tessera/recurrent.h>
 
+#include "nn/input.h"
 #include "nn/line_of.h"
 
 namespace tessera::nn {
@@ -21,10 +22,17 @@ std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::str
   return layers;
 }
 
-std::vector<Array> projections(const std::vector<Dense>& gates, const Operand& x) {
+/// What a cell reads. It is checked before the layers of the cell, whose errors name themselves.
+Array input_of_cell(const char* cell, const Dense& layer, const Operand& x) {
+  return input_of(cell, x, "[.., " + std::to_string(layer.kernel.dim(0)) + "]");
+}
+
+std::vector<Array> projections(const char* cell, const std::vector<Dense>& gates,
+                               const Operand& x) {
   const CallScope call(x.where);
+  const Array inputs = input_of_cell(cell, gates[0], x);
   std::vector<Array> result;
-  for (const Dense& gate : gates) result.push_back(gate(x));
+  for (const Dense& gate : gates) result.push_back(gate(inputs));
   return result;
 }
 
@@ -39,7 +47,7 @@ namespace detail {
 
 void check_sequence(const Operand& operand, const std::vector<Array>& carry,
                     const RnnOptions& options) {
-  const Array& x = operand.array;
+  const Array& x = input_of("rnn", operand, "[batch, time, inputs]", 0);
   const auto fail = [&](const char* what, const Array& found, const std::string& wanted,
                         const char* cure) {
     throw UserError({.what = std::string("rnn: ") + what,
@@ -90,7 +98,7 @@ std::pair<Array, Array> SimpleCell::operator()(const Array& carry, Operand x) co
 
 Array SimpleCell::project(Operand x) const {
   const CallScope call(x.where);
-  return input(x);
+  return input(input_of_cell("SimpleCell", input, x));
 }
 
 std::pair<Array, Array> SimpleCell::step(const Array& carry, const Array& projected) const {
@@ -111,7 +119,7 @@ std::pair<LSTMCell::Carry, Array> LSTMCell::operator()(const Carry& carry, Opera
   return step(carry, project(x));
 }
 
-std::vector<Array> LSTMCell::project(Operand x) const { return projections(input, x); }
+std::vector<Array> LSTMCell::project(Operand x) const { return projections("LSTMCell", input, x); }
 
 std::pair<LSTMCell::Carry, Array> LSTMCell::step(const Carry& carry,
                                                  const std::vector<Array>& projected) const {
@@ -137,7 +145,7 @@ std::pair<Array, Array> GRUCell::operator()(const Array& carry, Operand x) const
   return step(carry, project(x));
 }
 
-std::vector<Array> GRUCell::project(Operand x) const { return projections(input, x); }
+std::vector<Array> GRUCell::project(Operand x) const { return projections("GRUCell", input, x); }
 
 std::pair<Array, Array> GRUCell::step(const Array& carry,
                                       const std::vector<Array>& projected) const {

@@ -48,6 +48,68 @@ TEST(LayerErrors, ScopeWithASlash) {
             "  cure:   open one scope per name: scope / \"blocks\" / \"Dense_0\"");
 }
 
+TEST(LayerErrors, ANumberIsNoInput) {
+  const auto error = [](const std::string& layer, const std::string& wanted) {
+    return layer +
+           ": the input is a number\n"
+           "  where:  <this line>\n"
+           "  found:  the number 2, a scalar of shape []\n"
+           "  wanted: " +
+           wanted +
+           "\n"
+           "  cure:   pass an array: full(shape, number) fills one with a number";
+  };
+  const nn::Scope scope(Key(0));
+  const nn::Dense dense(scope / "dense", 3, 4);
+  EXPECT_EQ(caught([&] { dense(2.0F); }).text, error("Dense", "[.., 3]"));
+  const nn::Conv conv(scope / "conv", 6, 4, {.kernel_size = {3, 3}, .feature_group_count = 2});
+  EXPECT_EQ(caught([&] { conv(2); }).text, error("Conv", "[n, space.., 6]"));
+  const nn::ConvTranspose wider(scope / "wider", 3, 4, {.kernel_size = {3}});
+  EXPECT_EQ(caught([&] { wider(2); }).text, error("ConvTranspose", "[n, space.., 3]"));
+  const nn::LayerNorm norm(scope / "norm", 3);
+  EXPECT_EQ(caught([&] { norm(2.0); }).text, error("LayerNorm", "[.., 3]"));
+  const nn::Dropout dropout(scope / "dropout", 0.5);
+  const nn::Mode mode = nn::Mode::train(Key(1));
+  EXPECT_EQ(caught([&] { dropout(2, mode); }).text, error("Dropout", "an array"));
+  const nn::AttentionOptions options{.num_heads = 2, .features = 4, .kv_features = 6};
+  const nn::MultiHeadAttention attention(scope / "attention", options);
+  EXPECT_EQ(caught([&] { attention(2); }).text, error("MultiHeadAttention", "[B, T, 4]"));
+  EXPECT_EQ(caught([&] { attention.read(2); }).text, error("MultiHeadAttention", "[B, T, 6]"));
+  const nn::GRUCell cell(scope / "cell", 3, 4);
+  const Array start = cell.initial_carry(1);
+  EXPECT_EQ(caught([&] { cell(start, 2); }).text, error("GRUCell", "[.., 3]"));
+  EXPECT_EQ(caught([&] { nn::rnn(cell, start, 2); }).text, error("rnn", "[batch, time, inputs]"));
+}
+
+TEST(LayerErrors, AnEmptyArrayIsNoInput) {
+  const nn::Scope scope(Key(0));
+  const nn::Dense dense(scope / "dense", 3, 4);
+  const nn::Embed embed(scope / "embed", 3, 4);
+  const auto error = [](const std::string& layer, const std::string& wanted) {
+    return layer +
+           ": the input is an empty Array\n"
+           "  where:  <this line>\n"
+           "  found:  a default-constructed or moved-from handle\n"
+           "  wanted: " +
+           wanted +
+           "\n"
+           "  cure:   assign an array to it first; use std::move only on handles that are no "
+           "longer needed";
+  };
+  EXPECT_EQ(caught([&] { dense(Array()); }).text, error("Dense", "[.., 3]"));
+  EXPECT_EQ(caught([&] { embed(Array()); }).text, error("Embed", "an array of ids"));
+}
+
+TEST(LayerErrors, AScalarIsNoInput) {
+  const nn::Dense dense(nn::Scope(Key(0)), 3, 4);
+  EXPECT_EQ(caught([&] { dense(scalar(2.0F)); }).text,
+            "Dense: the input has too few dimensions\n"
+            "  where:  <this line>\n"
+            "  found:  f32[]\n"
+            "  wanted: [.., 3]\n"
+            "  cure:   add the missing dimensions with expand_dims or reshape");
+}
+
 TEST(LayerErrors, NegativeSizesAreTheCallers) {
   const auto error = [](const std::string& shape) {
     return "zeros: the shape has a negative size\n"
