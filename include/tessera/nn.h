@@ -116,8 +116,9 @@ struct BatchNormOptions {
 
 /// (x - mean) rsqrt(variance + epsilon) scale + bias for each channel, the last dimension of x. In
 /// training, mean and variance are taken over all other dimensions (on any mesh, over the whole
-/// batch), and the running averages `mean` and `var` are updated. Otherwise `mean` and `var` are
-/// used. The statistics of a batch are f32 or f64; running averages keep their dtype.
+/// batch), and the running averages `mean` and `var` are updated. Otherwise, and for a batch
+/// without elements, `mean` and `var` are used. The statistics of a batch are f32 or f64; running
+/// averages keep their dtype.
 struct BatchNorm {
   std::optional<Param> scale, bias;
   Buffer mean, var;

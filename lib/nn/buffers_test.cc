@@ -211,6 +211,19 @@ TEST(BatchNorm, OfBf16HasStatisticsInF32) {
   EXPECT_EQ(grad(loss)(x).dtype(), DType::bf16);
 }
 
+/// As in PyTorch: F.batch_norm of no rows changes neither running_mean nor running_var.
+TEST(BatchNorm, KeepsItsAveragesForAnEmptyBatch) {
+  BatchNorm norm(Scope(Key(0)), 4);
+  norm(full({2, 4}, 3.0), Mode::train());
+  const Array mean = norm.mean, var = norm.var;
+  EXPECT_EQ(norm(zeros({0, 4}), Mode::train()).shape(), (Shape{0, 4}));
+  EXPECT_EQ(norm(zeros({2, 0, 4}), Mode::train()).shape(), (Shape{2, 0, 4}));
+  EXPECT_TRUE(array_equal(norm.mean, mean));
+  EXPECT_TRUE(array_equal(norm.var, var));
+  const auto loss = [](BatchNorm layer) { return sum(layer(zeros({0, 4}), Mode::train())); };
+  EXPECT_EQ(grad(loss)(norm).scale->to_vector<float>(), std::vector<float>(4, 0));
+}
+
 /// Like BatchNorm in training, but differentiated op by op.
 Array normalized(const Array& x, const Array& scale, const Array& bias, const std::string& axis) {
   const auto mean_of = [&](const Array& a) {

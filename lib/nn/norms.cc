@@ -225,8 +225,9 @@ Array BatchNorm::operator()(Operand x) const {
 
 Array BatchNorm::operator()(Operand x, const Mode& mode) {
   const CallScope call(x.where);
-  if (!mode.is_training) return std::as_const(*this)(x);
   const Array v = wide("BatchNorm", x, mean, dtype);
+  // The statistics of an empty batch would be NaN, as would the running averages from then on.
+  if (!mode.is_training || v.size() == 0) return std::as_const(*this)(x);
   const Statistics batch(v, axis_name);
   mean = moved(mean, batch.mean, momentum);
   var = moved(var, batch.var, momentum);
