@@ -100,6 +100,10 @@ TEST(Safetensors, RefusesHeadersThatAreWrong) {
   EXPECT_NE(refusal("{", 0).find("it is not valid JSON: "), std::string::npos);
   EXPECT_EQ(refusal("[]", 0), "the header is not an object");
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__ is not an object of strings");
+  EXPECT_EQ(refusal("{\"__metadata__\":{\"a\":\"b\",\"cafe\":\"caf\xe9\"}}", 0),
+            "a string is not UTF-8: \"caf\\ufffd\" in \"cafe\" in \"__metadata__\"");
+  EXPECT_EQ(refusal("{\"__metadata__\":{\"a\":\"b\",\"caf\xe9\":\"\"}}", 0),
+            "a string is not UTF-8: \"caf\\ufffd\" in \"__metadata__\"");
   EXPECT_EQ(refusal(R"({"x":1})", 0), "the parent of dtype is not an object");
   EXPECT_EQ(refusal(R"({"x":{"dtype":"F32"}})", 0), "the member shape is missing");
   EXPECT_EQ(refusal(entry("F16", "[2]", "[0,4]"), 4), "");

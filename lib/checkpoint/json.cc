@@ -6,6 +6,8 @@
 
 #include <tessera/error.h>
 
+#include "data/unicode.h"
+
 namespace tessera::checkpoint {
 
 namespace {
@@ -13,6 +15,11 @@ namespace {
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 constexpr std::int64_t kMostElements = kMostBytes / 8;
 constexpr std::size_t kMostLevels = 16;
+
+/// A string in ASCII, whether it is UTF-8 or not.
+std::string shown(const std::string& text) {
+  return Json(text.substr(0, 100)).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 /// Builds a value from the events of the parser and refuses objects with equal names. The parser's
 /// own builder silently keeps the last of equal names; with a callback that checks them, it takes
@@ -38,8 +45,13 @@ class Builder final : public nlohmann::json_sax<Json> {
     member_ = &place->second;
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+  bool parse_error(std::size_t, const std::string& token, const Json::exception& error) override {
     const std::string what = error.what();
+    if (what.find("ill-formed UTF-8") != std::string::npos) {
+      const std::string text = token.substr(1, token.find('"', 1) - 1);  // without its quotes
+      throw BadText("a string is not UTF-8: " + shown(text) +
+                    inside(what.find("object key") == std::string::npos));
+    }
     throw BadText("it is not valid JSON: " + what.substr(what.find("] ") + 2));
   }
 
@@ -64,6 +76,18 @@ class Builder final : public nlohmann::json_sax<Json> {
     open_.pop_back();
     return true;
   }
+  /// The names of the objects that are open, from the inside out, for messages. `has_member`: the
+  /// next value belongs to the last member of the innermost one.
+  std::string inside(bool has_member) const {
+    std::string text;
+    const Json* value = has_member ? member_ : nullptr;
+    for (auto object = open_.rbegin(); object != open_.rend(); value = *object++) {
+      for (const auto& [name, item] : (*object)->items()) {
+        if ((*object)->is_object() && &item == value) text += " in " + shown(name);
+      }
+    }
+    return text;
+  }
 
   Json root_;
   std::vector<Json*> open_;  // the objects and arrays that have not ended, outermost first
@@ -78,15 +102,43 @@ Json parse_json(std::string_view text) {
   return std::move(builder).result();
 }
 
+namespace {
+
+bool is_utf8(const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const data::Char next = data::char_at(text, at);
+    if (next.bytes == 0) return false;
+    at += next.bytes;
+  }
+  return true;
+}
+
+/// The first name or string that is not UTF-8, and the names of the objects that it lies in, from
+/// the inside out; empty if there is none.
+std::string not_utf8(const Json& value) {
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    return is_utf8(text) ? "" : "the string " + shown(text);
+  }
+  if (!value.is_structured()) return "";
+  for (const auto& [name, item] : value.items()) {
+    if (value.is_object() && !is_utf8(name)) return "the name " + shown(name);
+    const std::string found = not_utf8(item);
+    if (!found.empty()) return value.is_object() ? found + " in " + shown(name) : found;
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string dump_json(const Json& object) {
   try {
     return object.dump();
   } catch (const Json::exception&) {
-    throw UserError(
-        {.what = "checkpoint: a name or a string is not UTF-8",
-         .found = object.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 200),
-         .wanted = "names of arrays and metadata in UTF-8",
-         .cure = "choose other keys for the maps of the tree"});
+    throw UserError({.what = "checkpoint: a name or a string is not UTF-8",
+                     .found = not_utf8(object),
+                     .wanted = "names of arrays and metadata in UTF-8",
+                     .cure = "encode it as UTF-8, or write its bytes as hexadecimal digits"});
   }
 }
 

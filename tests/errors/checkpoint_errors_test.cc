@@ -158,8 +158,24 @@ TEST(CheckpointErrors, NameTwice) {
 TEST(CheckpointErrors, NameThatIsNoText) {
   const std::string run = saved();
   const Caught error = caught([&] { checkpoint::save(run, Tree{{"\xff", ones({})}}); });
-  EXPECT_EQ(error.text.substr(0, error.text.find("\n  found:")),
-            "checkpoint: a name or a string is not UTF-8");
+  EXPECT_EQ(error.text,
+            "checkpoint: a name or a string is not UTF-8\n"
+            "  found:  the name \"\\ufffd\"\n"
+            "  wanted: names of arrays and metadata in UTF-8\n"
+            "  cure:   encode it as UTF-8, or write its bytes as hexadecimal digits");
+  EXPECT_TRUE(checkpoint::verify(run).empty());
+}
+
+TEST(CheckpointErrors, MetadataThatIsNoText) {
+  const std::string run = saved();
+  const Caught error = caught([&] {
+    checkpoint::save(run, target(), {.metadata = {{"author", "Ren\u00e9"}, {"cafe", "caf\xe9"}}});
+  });
+  EXPECT_EQ(error.text,
+            "checkpoint: a name or a string is not UTF-8\n"
+            "  found:  the string \"caf\\ufffd\" in \"cafe\" in \"metadata\"\n"
+            "  wanted: names of arrays and metadata in UTF-8\n"
+            "  cure:   encode it as UTF-8, or write its bytes as hexadecimal digits");
   EXPECT_TRUE(checkpoint::verify(run).empty());
 }
 
