@@ -1,4 +1,4 @@
-// What a layer is called with.
+// What layers are called with.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 
 namespace tessera::nn {
 
+/// A number, for messages.
+std::string text_of(double number);
 /// The array that a layer reads. Throws UserError for a number or an empty Array, and for an array
 /// of fewer dimensions than `least_rank`. `wanted`: the shape, for messages.
 const Array& input_of(const std::string& layer, const Operand& x, const std::string& wanted,

@@ -1,7 +1,3 @@
-#include <cmath>
-#include <limits>
-#include <sstream>
-
 #include <tessera/error.h>
 #include <tessera/nn.h>
 
@@ -16,34 +12,6 @@ TESSERA_DEFINE_COPYABLE(ConvTranspose);
 TESSERA_DEFINE_COPYABLE(Dense);
 TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
-
-static std::string text_of(double number) {
-  std::ostringstream text;
-  text << number;
-  return text.str();
-}
-
-const Array& input_of(const std::string& layer, const Operand& x, const std::string& wanted,
-                      std::int64_t least_rank) {
-  if (!x.is_number() && x.array.is_empty()) {
-    throw UserError({.what = layer + ": the input is an empty Array",
-                     .where = x.where,
-                     .found = "a default-constructed or moved-from handle",
-                     .wanted = wanted,
-                     .cure = "assign an array to it first; use std::move only on handles that are "
-                             "no longer needed"});
-  }
-  if (!x.is_number() && x.array.rank() >= least_rank) return x.array;
-  throw UserError(
-      {.what = layer +
-               (x.is_number() ? ": the input is a number" : ": the input has too few dimensions"),
-       .where = x.where,
-       .found = x.is_number() ? "the number " + text_of(x.real) + ", a scalar of shape []"
-                              : to_string(x.array.type()),
-       .wanted = wanted,
-       .cure = x.is_number() ? "pass an array: full(shape, number) fills one with a number"
-                             : "add the missing dimensions with expand_dims or reshape"});
-}
 
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init,
@@ -74,7 +42,8 @@ Array Embed::operator()(Operand ids) const {
 
 Array Embed::attend(Operand x) const {
   const CallScope call(x.where);
-  return dot(cast(x.array, dtype), transpose(cast(embedding, dtype)));
+  const std::string wanted = "[.., " + std::to_string(embedding.dim(1)) + "]";
+  return dot(cast(input_of("Embed::attend", x, wanted), dtype), transpose(cast(embedding, dtype)));
 }
 
 namespace {

@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
+
+#include "nn/input.h"
 
 namespace tessera::nn {
 
@@ -31,13 +31,16 @@ Array rotated(const Array& x, const Rotation& by, std::int64_t axis) {
   return stack({a * by.cosine - b * by.sine, b * by.cosine + a * by.sine}, axis);
 }
 
-void check_input(const Type& x, const std::source_location& where) {
-  if (x.rank() >= 3 && is_float(x.dtype)) return;
-  throw UserError({.what = "rotary_embedding: x is not an array of queries or keys",
-                   .where = where,
-                   .found = to_string(x),
-                   .wanted = "floats [..,T,H,D]",
-                   .cure = "insert the missing dimensions with expand_dims"});
+/// x [.., T, H, D].
+const Array& heads_of(const Operand& x) {
+  const std::string wanted = "floats [.., T, H, D]";
+  const Array& heads = input_of("rotary_embedding", x, wanted, 3);
+  if (is_float(heads.dtype())) return heads;
+  throw UserError({.what = "rotary_embedding: the input is not floats",
+                   .where = x.where,
+                   .found = to_string(heads.type()),
+                   .wanted = wanted,
+                   .cure = "convert it, for example astype(x, DType::f32)"});
 }
 
 void check_options(const RotaryOptions& o, const Type& x, const std::source_location& where) {
@@ -46,12 +49,11 @@ void check_options(const RotaryOptions& o, const Type& x, const std::source_loca
       o.base > 0) {
     return;
   }
-  std::ostringstream found;
-  found << "features = " << o.features << ", base = " << o.base << " for " << to_string(x);
   throw UserError(
       {.what = "rotary_embedding: the options are not valid",
        .where = where,
-       .found = found.str(),
+       .found = "features = " + std::to_string(o.features) + ", base = " + text_of(o.base) +
+                " for " + to_string(x),
        .wanted = "an even number of features up to " + std::to_string(all) + ", a base above 0",
        .cure = "set features, such as {.features = " + std::to_string(all / 2 * 2) +
                "}; the others are not rotated"});
@@ -72,23 +74,24 @@ void check_positions(const Type& positions, const Type& x, const std::source_loc
 
 Array rotary_embedding(Operand x, Operand positions, const RotaryOptions& options) {
   const CallScope call(x.where);
-  const Type type = x.array.type(x.where);
-  check_input(type, x.where);
+  const Array& heads = heads_of(x);
+  const Type type = heads.type();
+  const Array& at = input_of("rotary_embedding", positions, "the positions, integers [T]");
   check_options(options, type, x.where);
-  check_positions(positions.array.type(x.where), type, x.where);
+  check_positions(at.type(), type, x.where);
   const std::int64_t features = options.features == 0 ? type.shape.back() : options.features;
   const DType wide = type.dtype == DType::f64 ? DType::f64 : DType::f32;
-  const Rotation by = rotation_of(positions.array, options.base, features / 2, wide);
+  const Rotation by = rotation_of(at, options.base, features / 2, wide);
   Shape shape = type.shape;
   shape.back() = options.is_interleaved ? features / 2 : 2;
   shape.push_back(features / shape.back());
-  const Array pairs = reshape(astype(x.array.slice(-1, 0, features), wide), shape);
+  const Array pairs = reshape(astype(heads.slice(-1, 0, features), wide), shape);
   const Array turned = rotated(pairs, by, options.is_interleaved ? -1 : -2);
   shape = type.shape;
   shape.back() = features;
   Array result = astype(reshape(turned, shape), type.dtype);
   if (features == type.shape.back()) return result;
-  return concatenate({result, x.array.slice(-1, features)}, -1);
+  return concatenate({result, heads.slice(-1, features)}, -1);
 }
 
 }  // namespace tessera::nn

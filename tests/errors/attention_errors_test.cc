@@ -155,11 +155,22 @@ TEST(AttentionErrors, RotaryWithoutHeads) {
   const Array x = ones({4, 8});
   const Caught error = caught([&] { nn::rotary_embedding(x, array({0, 1, 2, 3})); });
   EXPECT_EQ(error.text,
-            "rotary_embedding: x is not an array of queries or keys\n"
+            "rotary_embedding: the input has too few dimensions\n"
             "  where:  <this line>\n"
             "  found:  f32[4,8]\n"
-            "  wanted: floats [..,T,H,D]\n"
-            "  cure:   insert the missing dimensions with expand_dims");
+            "  wanted: floats [.., T, H, D]\n"
+            "  cure:   add the missing dimensions with expand_dims or reshape");
+}
+
+TEST(AttentionErrors, RotaryOfIntegers) {
+  const Array x = ones({1, 1, 8}, DType::i32);
+  const Caught error = caught([&] { nn::rotary_embedding(x, array({0})); });
+  EXPECT_EQ(error.text,
+            "rotary_embedding: the input is not floats\n"
+            "  where:  <this line>\n"
+            "  found:  i32[1,1,8]\n"
+            "  wanted: floats [.., T, H, D]\n"
+            "  cure:   convert it, for example astype(x, DType::f32)");
 }
 
 }  // namespace
