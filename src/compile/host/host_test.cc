@@ -339,6 +339,30 @@ TEST(Fuse, RandomProgramsStayInOrderAndStoreEveryValueOnce) {
   EXPECT_GT(num_repeated, 20U);
 }
 
+TEST(Fuse, AConstantThatAProductReadsIsStoredAsItWasMade) {
+  Program p{Mesh()};
+  const ValueId x = p.input({8, 4, 3});
+  const ValueId made = p.full(2, {4, 3, 8});
+  const Function f = on_one_device(p, {p.batched_dot(x, p.transpose(made, {2, 0, 1}), 1, 1, {0})});
+  const Fusion fusion = fuse(f);
+  EXPECT_EQ(nodes_of(f), "constant | dot_general");
+  EXPECT_EQ(*f.equations[0].op->name, "constant");
+  EXPECT_FALSE(fusion.splat[f.equations[0].results[0]]);
+  EXPECT_EQ(*f.equations[1].op->name, "transpose");
+  EXPECT_EQ(fusion.readings[f.equations[1].results[0]].base, f.equations[0].results[0]);
+}
+
+TEST(Fuse, AConstantWithOtherReadersIsStoredForTheProductOnly) {
+  Program p{Mesh()};
+  const ValueId x = p.input({8, 4, 3});
+  const ValueId made = p.full(2, {4, 3, 8});
+  const ValueId product = p.batched_dot(x, p.transpose(made, {2, 0, 1}), 1, 1, {0});
+  const Function f = on_one_device(p, {product, p.add(p.input({4, 3, 8}), made)});
+  const Fusion fusion = fuse(f);
+  EXPECT_EQ(nodes_of(f), "transpose | dot_general | add");
+  EXPECT_TRUE(fusion.splat[f.equations[0].results[0]]);
+}
+
 TEST(Fuse, CheapValuesAreRepeatedIfThatReadsNoMore) {
   Program p{Mesh()};
   const ValueId x = p.input({64, 64});

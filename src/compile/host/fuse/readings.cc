@@ -44,8 +44,12 @@ class ViewPass {
     fusion_.splat.assign(count, std::nullopt);
     fusion_.lies_as = transposes_to_write(f_);
     is_dense_.assign(count, true);
+    is_number_.assign(count, false);
     for (std::size_t i = 0; i < f_.equations.size(); ++i) {
-      for (ValueId id : f_.equations[i].results) fusion_.definition[id] = i;
+      const Equation& equation = f_.equations[i];
+      for (ValueId id : equation.results) fusion_.definition[id] = i;
+      if (!reads_numbers(equation)) continue;
+      for (ValueId id : equation.operands) is_number_[id] = true;
     }
   }
 
@@ -99,8 +103,32 @@ class ViewPass {
   void visit_kernel(const Equation& equation) {
     const bool wants_dense = reads_whole_operands(f_, equation) || reads_dense(equation);
     for (ValueId id : equation.operands) {
+      if (fusion_.splat[id] && !wants_dense) store_as_made(id);
       if (fusion_.splat[id] || (wants_dense && !is_dense_[id])) give_memory(id);
     }
+  }
+
+  /// Whether the equation uses the constants that it reads as numbers, without memory for them.
+  bool reads_numbers(const Equation& equation) const {
+    if (ops::is(equation, ops::pad_op)) return true;
+    return is_elementwise(f_, equation) && !reads_whole_operands(f_, equation);
+  }
+
+  /// Stores a constant in the order of the first of the views that lead to it, which the others
+  /// reorder. So kernels find it in the same order as an array that is no constant.
+  void store_as_made(ValueId id) {
+    const std::size_t definition = fusion_.definition[id];
+    if (definition == kNoEquation || !ops::is_view(f_.equations[definition])) return;
+    const Equation& view = f_.equations[definition];
+    const ValueId from = view.operands[0];
+    if (num_elements(f_.type(from).shape) != num_elements(f_.type(id).shape)) return;
+    if (fusion_.splat[from]) {
+      if (is_number_[from]) return;
+      store_as_made(from);
+      if (fusion_.splat[from]) give_memory(from);
+    }
+    fusion_.splat[id].reset();
+    visit_view(view);
   }
 
   /// The value is stored instead of being read through its operand.
@@ -114,6 +142,7 @@ class ViewPass {
   bool transfers_move_;
   Fusion& fusion_;
   std::vector<bool> is_dense_;
+  std::vector<bool> is_number_;  // per value: if it is constant, some equation uses the number
   std::map<ValueId, std::vector<const Equation*>> paddings_;
 };
 
