@@ -450,5 +450,65 @@ TEST(Functions, HaveTheOperatorsOfC) {
   EXPECT_TRUE(array_equal(~p, !p));
 }
 
+// --- resize
+
+std::int64_t count_of(const std::string& text, const std::string& word) {
+  std::int64_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(Resize, OfFewTermsAndItsDerivativesAreNoProductsAndScatters) {
+  const Shape larger = {1, 112, 112, 3};
+  const auto f = [&](const Array& x) { return resize(x, larger); };
+  const Array x = ones({1, 56, 56, 3});
+  const auto of_x = jit([&](Array a, Array c) { return vjp(f, c)(a); });
+  const auto of_tangent = jit([&](Array a, Array t) { return jvp(f, t)(a); });
+  for (const std::string& text : {of_x.lower(x, ones(larger)).ir(), of_tangent.lower(x, x).ir()}) {
+    EXPECT_EQ(count_of(text, "dot_general") + count_of(text, "scatter"), 0) << text;
+    EXPECT_GT(count_of(text, "gather"), 0);
+  }
+}
+
+/// The same numbers for columns of a matrix, and for matrices of a batch, as for each by itself.
+TEST(Resize, OfLongRowsIsThatOfEachColumn) {
+  const Array x = random::normal(Key(0), {40, 70});
+  const auto f = [](const Array& a) { return resize(a, {64, a.dim(1)}); };
+  const Array y = f(x);
+  for (std::int64_t i = 0; i < 70; i += 23) {
+    EXPECT_TRUE(array_equal(y.slice(1, i, i + 1), f(x.slice(1, i, i + 1))));
+  }
+  const Array batch = reshape(x, {2, 40, 35});
+  const Array all = vmap(f)(batch);
+  EXPECT_TRUE(array_equal(all[1], f(batch[1])));
+}
+
+TEST(Resize, IsItsOwnTangent) {
+  for (const std::int64_t size : {24, 64}) {
+    const auto f = [&](const Array& a) { return resize(a, {size, 3}, ResizeMethod::linear); };
+    const Array x = random::normal(Key(0), {40, 3}), t = random::normal(Key(1), {40, 3});
+    EXPECT_TRUE(array_equal(jvp(f, t)(x).second, f(t)));
+    // The derivative of the cotangent with respect to the cotangent of the result.
+    const Array c = random::normal(Key(2), {size, 3});
+    const auto back = [&](const Array& a) { return vjp(f, a)(x).second; };
+    EXPECT_TRUE(array_equal(grad([&](const Array& a) { return sum(back(a) * t); })(c), f(t)));
+  }
+}
+
+TEST(Resize, MayBeEmpty) {
+  EXPECT_EQ(resize(ones({40, 3}), {0, 3}).shape(), (Shape{0, 3}));
+  EXPECT_EQ(resize(zeros({40, 0}), {60, 0}).shape(), (Shape{60, 0}));
+}
+
+TEST(Resize, KeepsInfinitiesAmongTheirNeighbours) {
+  std::vector<float> values(40, 1.0F);
+  values[20] = INFINITY;
+  const std::vector<float> y = resize(array(values), {80}).to_vector<float>();
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i], i >= 39 && i <= 42 ? INFINITY : 1.0F) << i;
+  }
+}
+
 }  // namespace
 }  // namespace tessera

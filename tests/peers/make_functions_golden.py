@@ -150,6 +150,18 @@ def resizes():
                        shape=shape, method=method, antialias=antialias)
 
 
+def larger_resizes():
+    """The results, or their gradients, are sums of few terms. JAX computes the weights of these
+    sizes in f32 without rounding.
+    """
+    for n, size, method in ((40, 80, "linear"), (64, 32, "linear"), (96, 12, "linear"),
+                            (48, 96, "cubic")):
+        x = (np.arange(2 * n, dtype=np.float32) * 37 % 384 - 192).reshape(2, n, 1) / 64
+        shape = [2, size, 2]
+        yield case("resize", lambda a: jax.image.resize(a, shape, method), x,
+                   shape=shape, method=method, antialias=True)
+
+
 def ctc_losses():
     for _ in range(2 * ROUNDS):
         batch, classes, labels = (int(n) for n in rng.integers(1, 6, 3))
@@ -380,7 +392,7 @@ def rotary_embeddings():
 CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms, resizes,
                         ctc_losses, uniques, other_randoms, activations, losses, cumulative,
                         segments, repeats, kinks, einsum_texts, metric_losses,
-                        rotary_embeddings)
+                        rotary_embeddings, larger_resizes)
          for c in make()]
 FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
                                 cases=CASES)) + "\n")
