@@ -7,13 +7,13 @@ set(TESSERA_COMMON_HEADERS
   <variant> <vector>)
 
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
-  # Without these options, ccache does not cache files that use a precompiled header. They are safe,
+  # Without this sloppiness, ccache does not cache files that use a precompiled header. It is safe,
   # since no source uses __TIME__ or defines a macro that the precompiled headers read.
+  # ccache must compare whole headers, not what remains of them after preprocessing: g++ recognizes
+  # a header of `#pragma once` in a precompiled header by its text, comments included. Besides, an
+  # old precompiled header would stand for all headers after preprocessing.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    env CCACHE_SLOPPINESS=pch_defines,time_macros ${CMAKE_CXX_COMPILER_LAUNCHER})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-fpch-preprocess)
-  endif()
+    env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 # Precompiled headers fill the compiler's heap. Without this option it would collect garbage all the
