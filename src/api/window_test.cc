@@ -110,6 +110,16 @@ TEST(Pool, ReducesWindows) {
   EXPECT_EQ(slope.to_vector<float>(), (Floats{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}));
 }
 
+// The gradient leaves out the padding, whose number is stored because it is a result, too.
+TEST(Pool, PaddingMayBeAResult) {
+  const Array x = ramp({1, 5, 5, 1}) - 12;
+  const auto slope = grad([](const Array& v) { return sum(max_pool(v, {3, 3}, {2, 2}, "SAME")); });
+  const auto both = jit([&](Array v) { return std::pair(slope(v), full({}, -INFINITY)); });
+  const auto [found, padding] = both(x);
+  EXPECT_TRUE(array_equal(found, slope(x)));
+  EXPECT_EQ(padding.item<float>(), -INFINITY);
+}
+
 TEST(Pool, TakesAnEmptyBatch) {
   const Array x = zeros({0, 4, 4, 2});
   for (const auto& pool : {max_pool, min_pool, avg_pool}) {

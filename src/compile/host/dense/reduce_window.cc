@@ -233,15 +233,9 @@ std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equ
   });
 }
 
-/// The number that stands in for elements outside of the array.
-float padded_with(const LowerContext& context, const Equation& equation) {
-  const Equation* padding = padding_of(context, equation.operands[0]);
-  if (padding == nullptr) return 0;
-  return static_cast<float>(*context.fusion().splat[padding->operands[1]]);
-}
-
 std::vector<TileTask> lower_find_in_windows(const LowerContext& context, const Equation& equation) {
-  const float fill = padded_with(context, equation);
+  // Stands in for elements outside of the array.
+  const auto fill = static_cast<float>(context.fusion().padding[equation.operands[0]].value_or(0));
   const DType dtype = dtype_of(context, equation.operands[0]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     return window_kernel(

@@ -46,6 +46,8 @@ struct Fusion {
   std::vector<int> spaces;
   std::vector<int> rows_of;  // per space: the space of its rows, or -1 if no region may use rows
   std::vector<std::optional<double>> splat;  // per value: a constant in every element
+  /// Per value: the number around a padded array whose readers leave the padding out.
+  std::vector<std::optional<double>> padding;
 
   int rows_in(int space) const { return rows_of[static_cast<std::size_t>(space)]; }
 };

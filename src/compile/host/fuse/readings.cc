@@ -42,6 +42,7 @@ class ViewPass {
     fusion_.definition.assign(count, kNoEquation);
     fusion_.is_view.assign(count, false);
     fusion_.splat.assign(count, std::nullopt);
+    fusion_.padding.assign(count, std::nullopt);
     fusion_.lies_as = transposes_to_write(f_);
     is_dense_.assign(count, true);
     is_number_.assign(count, false);
@@ -62,6 +63,7 @@ class ViewPass {
         visit_view(equation);
       } else if (is_padding_left_out(equation)) {
         fusion_.is_view[equation.results[0]] = true;
+        fusion_.padding[equation.results[0]] = fusion_.splat[equation.operands[1]];
       } else if (ops::is(equation, ops::constant_op)) {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
       } else if (!is_elementwise(f_, equation) || reads_whole_operands(f_, equation)) {
