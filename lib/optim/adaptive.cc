@@ -239,14 +239,10 @@ class TrustRatio final : public Optimizer::Rule {
   explicit TrustRatio(const TrustRatioOptions& options) : o_(options) {}
 
   Array update(const Leaf& leaf, const Array& update) const override {
-    const auto norm_of = [&](const Array& x) {
-      return o_.min_norm > 0.0 ? maximum(norm(x), o_.min_norm) : norm(x);
-    };
-    const Array of_parameter = norm_of(leaf.parameter);
-    const Array of_update = norm_of(update);
+    const Array of_parameter = maximum(norm(leaf.parameter), o_.min_norm);
+    const Array of_update = maximum(norm(update), o_.min_norm);
     const Array is_zero = equal(of_parameter, 0.0) || equal(of_update, 0.0);
-    Array ratio = of_parameter / (o_.epsilon == 0.0 ? of_update : of_update + o_.epsilon);
-    if (o_.trust_coefficient != 1.0) ratio = ratio * o_.trust_coefficient;
+    const Array ratio = of_parameter * o_.trust_coefficient / (of_update + o_.epsilon);
     return update * where(is_zero, 1.0, ratio);
   }
   std::string key() const override {
